@@ -14,7 +14,7 @@ from kernelweave import (
 )
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.fits.predictive import PredictivePath, _student, choose_noise
+from kernelweave.fits.predictive import PredictivePath, _log_density, choose_noise
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels import RBF, Linear
 from kernelweave.kernels.banks.dense import DenseBank
@@ -247,7 +247,7 @@ def test_weights_of_a_mixture_count_rows_as_often_as_they_weigh(kind, rows):
             repeated = np.repeat(residual, weights, axis=0)
             wanted = stack(residual_moments(repeated, seen))[0]
         elif kind == "available":
-            table = _student(residual, variance * (4.0 - 2.0) / 4.0, 4.0)
+            table = _log_density(residual, variance * (4.0 - 2.0) / 4.0, 4.0)
             table = np.repeat(table, weights, axis=0)
             wanted = truncated_em(table, seen, prior, tol=1e-9).weights
         else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -109,11 +109,8 @@ class ClassGaussians:
         if not self.slope > 0:
             return xp.zeros_like(projected[:, :1]) + log_prior[None, :]
         # |z - m|^2 without the term in z alone, which all classes share
-        if spread is None:
-            linear = projected @ means.T - xp.sum(means * means, axis=1)[None, :] / 2
-        else:
-            linear = (projected / spread) @ means.T
-            linear = linear - (0.5 / spread) @ (means * means).T
+        spread = xp.ones_like(projected) if spread is None else spread
+        linear = (projected / spread) @ means.T - (0.5 / spread) @ (means * means).T
         shift = from_numpy(np.zeros_like(self.log_prior) + self.shift, projected)
         calibrated = linear / self.variance + (log_prior - shift)[None, :]
         return calibrated / self.temperature + shift[None, :]
@@ -166,9 +163,7 @@ class HeldOutClasses:
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
-        self.found = float(np.sum(self.sums * self.coding))
-        self.squares = np.sum(self.coding**2, axis=1)
-        self.sought = float(self.usable @ self.squares)
+        self.slope = float(self._slope(self.sums, self.usable))
 
     @classmethod
     def of(
@@ -199,9 +194,9 @@ class HeldOutClasses:
         Means and slope are those without the row or its group, the variance and the
         class shares, unless ``priors`` (k,) replace them, those of all rows.
         """
-        left, _, variance = self._calibrated(projected, codes, None, design)
-        shares = self.counts / np.sum(self.counts) if priors is None else priors
-        return np.log(shares)[None, :] - left.distances / (2.0 * variance)
+        distances, _, variance = self._calibrated(projected, codes, None, design)
+        shares = _shares(self.counts) if priors is None else priors
+        return np.log(shares)[None, :] - distances / (2.0 * variance)
 
     def _calibrated(
         self,
@@ -209,18 +204,20 @@ class HeldOutClasses:
         codes: np.ndarray,
         spread: np.ndarray | None,
         design: RowDesign,
-    ) -> tuple[_LeftOut, float, float]:
-        """Distances and shares without each row, slope and variance."""
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Distances and log shares without each row (m, k), and the variance."""
         precision = np.ones_like(projected) if spread is None else 1.0 / spread
-        if design.groups is None:
-            left = self._without_rows(projected, codes, precision, design.each)
-        else:
-            left = self._without_groups(projected, codes, precision, design)
-        slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
+        distances, log_shares = self._without(projected, codes, precision, design)
         variance = 1.0
-        if slope > 0:
-            variance = _best_variance(left, codes, projected.shape[1], design.each)
-        return left, slope, variance
+        residual = np.average(_own(distances, codes), weights=design.each)
+        residual = float(residual) / projected.shape[1]
+        if self.slope > 0 and residual > 0:
+            low, high = VARIANCE_RANGE
+            scores, bounds = distances / (-2.0 * residual), (1.0 / high, 1.0 / low)
+            variance = residual / best_sharpness(
+                log_shares, scores, codes, design.each, bounds
+            )
+        return distances, log_shares, variance
 
     def gaussians(
         self,
@@ -246,135 +243,91 @@ class HeldOutClasses:
             Probabilities of the classes, in place of their shares.
         """
         design = design or RowDesign(len(codes))
-        left, slope, variance = self._calibrated(projected, codes, spread, design)
-        log_shares = np.log(self.counts / np.sum(self.counts))
+        found = self._calibrated(projected, codes, spread, design)
+        distances, without, variance = found
+        log_shares = np.log(_shares(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)
-        if priors is not None:
-            left = replace(left, log_shares=np.tile(log_prior, (len(codes), 1)))
-        scores = left.log_shares - left.distances / (2.0 * variance)
+        known = without if priors is None else log_prior
+        scores = known - distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
+        means = self._means(self.sums, self.usable, self.slope)
+        if not self.slope > 0:
+            means = np.tile(self.center, (len(self.counts), 1))
+        shift = log_prior - log_shares
         return ClassGaussians(
-            self._means(slope),
-            variance,
-            log_prior,
-            slope,
-            score,
-            shift=log_prior - log_shares,
+            means, variance, log_prior, self.slope, score, shift=shift
         )
 
-    def _means(self, slope: float) -> np.ndarray:
-        if not slope > 0:
-            return np.tile(self.center, (len(self.counts), 1))
-        prior = PRIOR_ROWS * (self.center + slope * self.coding)
-        return (self.sums + prior) / (self.usable + PRIOR_ROWS)[:, None]
+    def _slope(self, sums: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """The slope for sums (..., k, r) over classes of sizes (..., k)."""
+        found = np.sum(sums * self.coding, axis=(-2, -1))
+        sought = usable @ np.sum(self.coding**2, axis=1)
+        return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
 
-    def _without_rows(
-        self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, w: np.ndarray
-    ) -> _LeftOut:
-        """Distances and shares without each of the rows ``z`` (m, r) of weight w (m,).
+    def _means(
+        self, sums: np.ndarray, usable: np.ndarray, slope: np.ndarray | float
+    ) -> np.ndarray:
+        """Class means (..., k, r) for the same, at slopes (...)."""
+        prior = self.center + np.asarray(slope)[..., None, None] * self.coding
+        return (sums + PRIOR_ROWS * prior) / (usable + PRIOR_ROWS)[..., None]
 
-        The means are ``b_c + s g_c`` with the slope s of each row, so matrix products
-        serve all rows and classes; only the row's own class has a different mean.
-        """
-        rows = np.arange(len(z))
-        taken = np.where(self.several[own], w, 0.0)
-        # Of two rows, the other would be the only one: its class has no mean either.
-        pair = self.n_units[own] == 2
-        gone = np.where(pair[:, None], self.sums[own], taken[:, None] * z)
-        lost = np.where(pair, self.usable[own], taken)
-        found = self.found - np.sum(gone * self.coding[own], axis=1)
-        sought = self.sought - lost * self.squares[own]
-        slopes = np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
-        size = (self.usable + PRIOR_ROWS)[:, None]
-        b = (self.sums + PRIOR_ROWS * self.center) / size
-        g = PRIOR_ROWS * self.coding / size
-        weighted, s = z * precision, slopes[:, None]
-        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
-        distances -= 2.0 * weighted @ b.T
-        distances += 2.0 * s * (precision @ (b * g).T - weighted @ g.T)
-        distances += s**2 * (precision @ (g**2).T)
-        prior = PRIOR_ROWS * (self.center + s * self.coding[own])
-        mean = (self.sums[own] - gone + prior) / (size[own] - lost[:, None])
-        distances[rows, own] = np.sum(precision * (z - mean) ** 2, axis=1)
-        # Without the row its class is smaller, which stretches the coordinate of that
-        # class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
-        h = self.coding[own]
-        along = (self.coding @ b.T)[own] + s * (self.coding @ g.T)[own]  # (m, k)
-        along[rows, own] = np.sum(mean * h, axis=1)
-        along -= np.sum(z * h, axis=1)[:, None]
-        total, own_count = np.sum(self.counts), self.counts[own]
-        rest = np.where(taken > 0, own_count - taken, 1.0)
-        stretch = taken * (total - own_count) / (total * rest)
-        stretch *= own_count / total * np.mean(precision, axis=1)
-        distances += stretch[:, None] * along**2
-        shares = np.tile(self.counts, (len(own), 1))
-        shares[rows, own] -= taken
-        log_shares = np.log(shares / np.sum(shares, axis=1, keepdims=True))
-        return _LeftOut(np.where(slopes[:, None] > 0, distances, 0.0), log_shares)
-
-    def _without_groups(
+    def _without(
         self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, design: RowDesign
-    ) -> _LeftOut:
-        """The same with all rows of a group left out: means differ for every class."""
-        k, total = len(self.counts), np.sum(self.counts)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances to class means, and log shares, without each row, (m, k).
+
+        Rows ``z`` (m, r) of the classes ``own`` (m,) are left out with their groups.
+        Distances are 0 if there is no evidence for the classes without the row.
+        """
+        k, members, share = len(self.counts), design.members, _shares(self.counts)
         distances, log_shares = np.zeros((2, len(z), k))
-        for rows in design.members:
-            w, classes = design.each[rows], own[rows]
-            taken = np.where(self.several, np.bincount(classes, w, minlength=k), 0.0)
-            gone = np.zeros_like(self.sums)
-            np.add.at(gone, classes, w[:, None] * z[rows])
-            pair = (taken > 0) & (self.n_units == 2)  # as for single rows
-            left = np.where(self.several & ~pair, 1.0, 0.0)
-            sums = np.where(pair[:, None], 0.0, self.sums - left[:, None] * gone)
-            counts = self.counts - taken
-            usable = np.where(pair, 0.0, self.usable - taken)
-            found = float(np.sum(sums * self.coding))
-            sought = float(usable @ self.squares)
-            log_shares[rows] = np.log(counts / np.sum(counts))
-            if not (found > 0 and sought > 0):
-                continue
-            prior = PRIOR_ROWS * (self.center + found / sought * self.coding)
-            means = (sums + prior) / (usable + PRIOR_ROWS)[:, None]
-            apart = z[rows][:, None, :] - means[None, :, :]  # (s, k, r)
-            # coordinates of smaller classes are stretched, as for single rows
-            shrunk = counts * total / (self.counts * np.sum(counts))
-            stretch = self.counts / total * (1.0 / shrunk - 1.0) * (taken > 0)  # (k,)
-            along = (apart @ self.coding.T) ** 2 @ stretch  # (s, k)
-            own_precision = precision[rows]
-            distances[rows] = np.sum(own_precision[:, None, :] * apart**2, axis=2)
-            distances[rows] += np.mean(own_precision, axis=1)[:, None] * along
-        return _LeftOut(distances, log_shares)
+        for part in row_chunks(len(members), k * k * len(z) // len(members)):
+            sizes = [len(rows) for rows in members[part]]
+            rows = np.concatenate(members[part])
+            group = np.repeat(np.arange(len(sizes)), sizes)  # (s,) of g groups
+            at = group, own[rows]
+            w = np.where(self.several[own[rows]], design.each[rows], 0.0)
+            taken = np.zeros((len(sizes), k))
+            np.add.at(taken, at, w)
+            sums = np.tile(self.sums, (len(sizes), 1, 1))  # (g, k, r)
+            np.add.at(sums, at, -w[:, None] * z[rows])
+            counts, usable = self.counts - taken, self.usable - taken
+            # Of two units, the other would be the only one: the class has no mean.
+            alone = (taken > 0) & (self.n_units == 2)
+            sums[alone], usable[alone] = 0.0, 0.0
+            shares = _shares(counts)
+            log_shares[rows] = np.log(shares)[group]
+            slopes = self._slope(sums, usable)  # (g,)
+            means = self._means(sums, usable, slopes)
+            apart = z[rows][:, None, :] - means[group]  # (s, k, r)
+            near = (apart**2 @ precision[rows][:, :, None])[:, :, 0]
+            # Without the row its class is smaller, which stretches the coordinate of
+            # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
+            stretch = share * (share / shares - 1.0)  # (g, k)
+            i, c = np.nonzero(taken[group] > 0)
+            along = (apart[i] @ self.coding[c][:, :, None])[:, :, 0] ** 2
+            size = np.mean(precision[rows][i], axis=1) * stretch[group[i], c]
+            np.add.at(near, i, size[:, None] * along)
+            distances[rows] = np.where(slopes[group][:, None] > 0, near, 0.0)
+        return distances, log_shares
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
     """The number of groups, or of rows, that have each of the classes (n,)."""
-    if design.groups is not None:
-        codes = np.unique(np.stack([codes, design.groups]), axis=1)[0]
-    return np.bincount(codes)
+    pairs = np.unique(codes * design.n_rows + design.units)
+    return np.bincount(pairs // design.n_rows)
 
 
-@dataclass(frozen=True)
-class _LeftOut:
-    """Squared distances to class means, and class shares, without each row, (m, k)."""
-
-    distances: np.ndarray  # 0 if there is no evidence for the classes without the row
-    log_shares: np.ndarray
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Shares of the classes, along the last axis."""
+    return counts / np.sum(counts, axis=-1, keepdims=True)
 
 
-def _best_variance(
-    left: _LeftOut, codes: np.ndarray, r: int, weights: np.ndarray
-) -> float:
-    """The shared variance with the smallest log loss, from distances (n, k)."""
-    rows = np.arange(len(codes))
-    residual = float(np.average(left.distances[rows, codes], weights=weights)) / r
-    if not residual > 0:
-        return 1.0
-    low, high = VARIANCE_RANGE
-    scores = left.distances / (-2.0 * residual)
-    bounds = 1.0 / high, 1.0 / low
-    return residual / best_sharpness(left.log_shares, scores, codes, weights, bounds)
+def _own(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The entry of each row (m, k) in the column of its class, (m,)."""
+    return table[np.arange(len(codes)), codes]
 
 
 #: Relative precision of a sharpness.
@@ -407,7 +360,7 @@ def best_sharpness(
     bounds : tuple of float
         Smallest and largest b, above zero.
     """
-    own = scores[np.arange(len(codes)), codes]
+    own = _own(scores, codes)
     finite = np.where(np.isfinite(scores), scores, 0.0)
     low, high = bounds
     b = min(max(1.0, low), high)

@@ -15,7 +15,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import CONSTANT_VARIANCE
-from kernelweave.fits.ridge import AlphaPath
+from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
 
 #: Before the factorisation each variance is raised by machine precision times the
@@ -101,19 +101,15 @@ class MomentProblem:
         centred = gram - self.total * means[:, None] * means[None, :]
         self.mean = means[head:]
         traces, second = (_traces(a[head:, head:], widths) for a in (centred, gram))
-        rounding = CONSTANT_VARIANCE * precision * (second + self.total * origins)
-        varies = traces > np.maximum(rounding, self.total * noise)
-        self.scales = np.where(varies, self.total / np.where(varies, traces, 1.0), 0.0)
+        rounding = precision * (second + self.total * origins)
+        self.scales = trace_scales(self.total, traces, rounding, noise)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(names)} kernel(s) is constant on the training "
-                "rows, so there is nothing to learn from; check the features"
-            )
-        #: Gram matrix of centred and scaled features and targets, features first.
-        self.joint = self.scaled(centred)
-        factor, self.jitter = self._factor(self.joint)
-        d = self.n_features
+        spread = np.repeat(self.scales, widths)
+        #: Which of all D features belong to active kernels, and their factors.
+        self.used = np.flatnonzero(spread)
+        self.feature_scales = np.sqrt(spread[self.used])
+        self.n_features = d = len(self.used)
+        factor, self.jitter = self._factor(self.scaled(centred))
         self.bank = FeatureBank(
             factor[:, :d],
             [self.widths[i] for i in self.active],
@@ -122,21 +118,6 @@ class MomentProblem:
             triangular=True,
         )
         self.target = factor[:, d:]
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of the active kernels."""
-        return len(self.used)
-
-    @property
-    def used(self) -> np.ndarray:
-        """Which of all D features belong to active kernels, as indices."""
-        return np.flatnonzero(np.repeat(self.scales, self.widths))
-
-    @property
-    def feature_scales(self) -> np.ndarray:
-        """The factors by which the features of active kernels were multiplied."""
-        return np.sqrt(np.repeat(self.scales, self.widths)[self.used])
 
     def scaled(self, centred: Array) -> Array:
         """``[Z H]'[Z H]`` of active, scaled columns from ``A'A``, (D + k, D + k)."""
@@ -198,10 +179,7 @@ class GcvPath(AlphaPath):
         gram = problem.bank.combine(weights)
         xp = namespace(gram)
         self.n_samples, self.total = problem.n_rows, problem.total
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        self.mean_eigenvalue = trace / self.n_samples if trace > 0 else 1.0
-        flat = xp.reshape(gram, (-1,))
-        largest = float(flat @ flat) ** 0.5 or 1.0
+        self.mean_eigenvalue, largest = spectrum_bounds(gram, self.n_samples)
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
         self.rotated = vectors.T @ problem.target
@@ -296,10 +274,31 @@ class _Fold:
         return to_numpy(self.hh - explained)
 
 
+def trace_scales(
+    total: float, traces: np.ndarray, rounding: np.ndarray, noise: np.ndarray | float
+) -> np.ndarray:
+    """Factors (p,) that make the traces of centred kernels ``total``.
+
+    Those of constant kernels are 0: their traces are within ``rounding`` (p,), second
+    moments times machine precision, or the ``noise`` (p,) of each row.
+    """
+    varies = traces > np.maximum(CONSTANT_VARIANCE * rounding, total * noise)
+    if not np.any(varies):
+        raise ValueError(
+            f"every one of the {len(traces)} kernel(s) is constant on the training "
+            "rows, so there is nothing to learn from; check the features"
+        )
+    return np.where(varies, total / np.where(varies, traces, 1.0), 0.0)
+
+
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
-    diagonal = to_numpy(namespace(gram).linalg.diagonal(gram))
-    return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
+    return block_sums(to_numpy(namespace(gram).linalg.diagonal(gram)), widths)
+
+
+def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
+    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
+    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])
 
 
 def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, Array]:

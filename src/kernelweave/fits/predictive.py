@@ -53,9 +53,9 @@ class PredictivePath(LooPath):
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
         One column per class coordinate; their means are the intercepts.
-    unknown : ndarray of shape (n,), optional
+    unknown : ndarray of shape (n,) or float, default=0
         Prior variance, divided by the amplitude, of the part of each row that the
-        kernel leaves out, added when that row is predicted. Zero by default.
+        kernel leaves out, added when that row is predicted.
     design : RowDesign, optional
         Weights of the rows; the kernel is then ``D G D``. Groups are not supported.
     error : float, default=0
@@ -66,15 +66,14 @@ class PredictivePath(LooPath):
         self,
         gram: Array,
         target: Array,
-        unknown: np.ndarray | None = None,
+        unknown: np.ndarray | float = 0.0,
         design: RowDesign | None = None,
         error: float = 0.0,
     ) -> None:
         super().__init__(gram, target, design)
         # Weights repeat rows: the mean is over N eigenvalues, most of which may be 0.
         self.mean_eigenvalue *= self.n_samples / self.design.total
-        self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
-        self.error = error
+        self.unknown, self.error = unknown, error
         self.target = to_numpy(target).astype(np.float64)
         self.intercept = np.average(self.target, axis=0, weights=self.design.each)
 
@@ -111,16 +110,11 @@ class PredictivePath(LooPath):
     def loo(self, noises: np.ndarray) -> LooTable:
         """Each row left out in turn, at each of ``noises`` (g,), from two products."""
         noises = np.asarray(noises, dtype=np.float64)
-        xp, k = namespace(self.vectors), self.target.shape[1]
-        levels = from_numpy(noises, self.eigenvalues)
-        shrink = 1.0 / (self.eigenvalues[:, None] + levels[None, :])  # (n - 1, g)
-        scaled = shrink[:, :, None] * self.rotated[:, None, :]
-        coef = self.vectors @ xp.reshape(scaled, (shrink.shape[0], -1))
-        coef = to_numpy(coef).astype(np.float64)
-        coef = coef.reshape(self.n_samples, len(noises), k).transpose(1, 0, 2)
-        precision = to_numpy(self._precision(shrink)).astype(np.float64).T
-        weights = self.design.each
-        residual = coef / precision[:, :, None] / np.sqrt(weights)[:, None]
+        shrink = self._shrink(noises[:, None])  # (n - 1, g, 1)
+        diagonal, weights = self._precision(shrink), self.design.each
+        left_out = to_numpy(self._left_out(shrink, diagonal))  # (n, g, k)
+        residual = left_out.transpose(1, 0, 2) / np.sqrt(weights)[:, None]
+        precision = to_numpy(diagonal)[:, :, 0].T
         unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
         # Levels are multiples of the mean eigenvalue, which errs by as much.
         blur = self.error * (1.0 / noises + 1.0 / self.mean_eigenvalue)
@@ -128,14 +122,14 @@ class PredictivePath(LooPath):
             noises, self.target, residual, precision * weights, unknown, weights, blur
         )
 
-    def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
-        """Log marginal likelihood (g, k), at amplitude 1 or at the best amplitude."""
+    def log_marginal(
+        self, noises: np.ndarray, amplitude: np.ndarray | float
+    ) -> np.ndarray:
+        """Log marginal likelihood (g, k) at amplitudes (g, k)."""
         fit, log_det = self._marginal_terms(noises)
-        rank = self.design.total - 1
-        if unit:
-            return -0.5 * (fit + log_det[:, None] + rank * np.log(2 * np.pi))
-        scale = np.log(2 * np.pi * _positive(fit / rank))
-        return -0.5 * (log_det[:, None] + rank * (1.0 + scale))
+        scale, rank = _positive(amplitude), self.design.total - 1
+        known = fit / scale + rank * np.log(2 * np.pi * scale)
+        return -0.5 * (known + log_det[:, None])
 
     def marginal_amplitude(self, noises: np.ndarray) -> np.ndarray:
         """The amplitudes (g, k) that maximise the marginal likelihood."""
@@ -167,8 +161,7 @@ class PredictivePath(LooPath):
             Noise levels.
         """
         xp, values = namespace(rows), self.eigenvalues
-        levels = from_numpy(np.asarray(noise, dtype=np.float64), values)
-        smooth = 1.0 / (values[:, None] + levels[None, :])  # (n - 1, k)
+        levels, smooth = from_numpy(noise, values), self._shrink(noise)  # (n - 1, k)
         tiny = values <= self.smallest_alpha
         safe = xp.where(tiny, xp.ones_like(values), values)
         inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
@@ -333,9 +326,19 @@ class LooTable:
         return np.maximum(found - least_density, most_density - found)
 
 
-@dataclass(frozen=True)
 class Expert:
     """One kernel at its noise levels, and its leave-one-out predictions.
+
+    Parameters
+    ----------
+    grid : LooTable
+        Leave-one-out results at all noise levels tried.
+    amplitudes, tables : ndarray of shape (g, k) and (g, n, k)
+        Amplitudes and log densities at all of these.
+    chosen : ndarray of int of shape (k,)
+        The noise level of each coordinate, as an index of the grid.
+    bounds : ndarray of shape (2, g, n, k), optional
+        Bounds on the errors of residuals and ``tables``, if the kernel lost digits.
 
     Attributes
     ----------
@@ -349,67 +352,38 @@ class Expert:
         The leave-one-out mean about the intercept of all rows. Without row i the
         intercept moves away from its target, so even an uninformative kernel has means
         that reveal the label with the wrong sign; new rows all share one intercept.
-    grid : LooTable
-        Leave-one-out results at all noise levels tried.
-    tables, amplitudes : ndarray of shape (g, n, k) and (g, k)
-        Log densities and amplitudes at all of these.
-    bounds : ndarray of shape (2, g, n, k) or None
-        Bounds on the errors of residuals and ``tables``, if the kernel lost digits.
     errors : ndarray of shape (2, n, k) or None
-        Those of ``mean`` and ``log_density``.
+        Bounds on the errors of ``mean`` and ``log_density``, if the kernel lost digits.
     """
 
-    noise: np.ndarray
-    amplitude: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    log_density: np.ndarray
-    coef: np.ndarray
-    held_out: np.ndarray
-    grid: LooTable
-    tables: np.ndarray
-    amplitudes: np.ndarray
-    bounds: np.ndarray | None = None
-    errors: np.ndarray | None = None
-
-    @classmethod
-    def at(
-        cls,
+    def __init__(
+        self,
         grid: LooTable,
         amplitudes: np.ndarray,
         tables: np.ndarray,
         chosen: np.ndarray,
         bounds: np.ndarray | None = None,
-    ) -> Expert:
-        """The expert at noise level ``chosen`` (k,), a grid index for each column."""
+    ) -> None:
+        self.grid, self.amplitudes, self.tables = grid, amplitudes, tables
+        self.bounds = bounds
         columns = np.arange(len(chosen))
-        residual = grid.residual[chosen, :, columns].T  # (n, k)
-        precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
         target, weights = grid.target, grid.weights[:, None]
+        residual = grid.residual[chosen, :, columns].T  # (n, k)
+        self.noise, self.amplitude = grid.noises[chosen], amplitudes[chosen, columns]
+        self.mean = target - residual
+        self.variance = self.amplitude * grid.spread[chosen, :].T
+        self.log_density = tables[chosen, :, columns].T
+        self.coef = residual * grid.precision[chosen, :].T
         centred = target - np.average(target, axis=0, weights=grid.weights)
         drift = weights * centred / (np.sum(grid.weights) - weights)
-        amplitude = amplitudes[chosen, columns]
-        errors = None
+        self.held_out = self.mean + drift
+        self.errors = None
         if bounds is not None:
-            errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)
-        return cls(
-            noise=grid.noises[chosen],
-            amplitude=amplitude,
-            mean=target - residual,
-            variance=amplitude * spread,
-            log_density=tables[chosen, :, columns].T,
-            coef=residual * precision,
-            held_out=target - residual + drift,
-            grid=grid,
-            tables=tables,
-            amplitudes=amplitudes,
-            bounds=bounds,
-            errors=errors,
-        )
+            self.errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)
 
     def moved(self, chosen: np.ndarray) -> Expert:
         """The same kernel at other noise levels ``chosen`` (k,) of its grid."""
-        return Expert.at(self.grid, self.amplitudes, self.tables, chosen, self.bounds)
+        return Expert(self.grid, self.amplitudes, self.tables, chosen, self.bounds)
 
 
 def choose_noise(
@@ -447,14 +421,12 @@ def choose_noise(
         path.require_representable(levels[0])
         levels = levels * path.mean_eigenvalue
     grid = path.loo(levels)
+    scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
     if amplitude == "unit":
-        scale = np.ones((len(levels), k))
-    else:
-        scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
+        scale = np.ones_like(scale)
     tables = grid.log_density(scale, likelihood, dof)
     if chosen is None:
-        unit = amplitude == "unit"
-        score = path.log_marginal(levels, unit) if marginal else grid.score(tables)
+        score = path.log_marginal(levels, scale) if marginal else grid.score(tables)
         # Where noise and amplitude trade off, the score is flat: take the most noise.
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same
@@ -464,27 +436,20 @@ def choose_noise(
     if path.error > 0:
         blurred = grid.log_density_error(scale, likelihood, dof)
         bounds = np.stack([grid.residual_error(), blurred])
-    return Expert.at(grid, scale, tables, chosen, bounds)
+    return Expert(grid, scale, tables, chosen, bounds)
 
 
 def _log_density(
     residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
 ) -> np.ndarray:
-    """Log density of a Gaussian (infinite ``dof``) or Student's t."""
+    """Log density of a Gaussian (infinite ``dof``) or Student's t, of scale^2."""
     if np.all(np.isinf(dof)):
         return -0.5 * (residual**2 / square + np.log(2 * np.pi * square))
-    return _student(residual, square, dof)
-
-
-def _student(
-    residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
-) -> np.ndarray:
-    """Log density of Student's t with squared scale ``square``."""
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
     tail = (dof + 1) / 2 * np.log1p(residual**2 / (dof * square))
     return constant - 0.5 * np.log(square) - tail
 
 
-def _positive(x: np.ndarray) -> np.ndarray:
+def _positive(x: np.ndarray | float) -> np.ndarray:
     """Keep the density finite for a constant coordinate, whose amplitude is 0."""
     return np.maximum(x, np.finfo(np.float64).tiny)

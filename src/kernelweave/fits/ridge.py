@@ -92,12 +92,15 @@ class RowDesign:
         return np.ones(self.n_rows) if self.weights is None else self.weights
 
     @cached_property
+    def units(self) -> np.ndarray:
+        """The number of the group of each row, (n,); every row is one by default."""
+        return np.arange(self.n_rows) if self.groups is None else self.groups
+
+    @cached_property
     def members(self) -> list[np.ndarray]:
         """The rows of each group, as arrays of indices."""
-        if self.groups is None:
-            return [np.array([i]) for i in range(self.n_rows)]
-        order = np.argsort(self.groups, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.groups))[:-1])
+        order = np.argsort(self.units, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.units))[:-1])
 
     def restrict(self, rows: np.ndarray) -> RowDesign:
         """Weights and groups of some of the rows."""
@@ -154,8 +157,7 @@ class RowDesign:
         """
         xp, k = namespace(coef), coef.shape[1]
         solved, order = [], []
-        sizes = np.array([len(rows) for rows in self.members])
-        for s in (int(size) for size in np.unique(sizes)):
+        for s in sorted({len(rows) for rows in self.members}):
             alike = np.stack([rows for rows in self.members if len(rows) == s])
             for part in row_chunks(len(alike), s * self.n_rows):
                 rows = alike[part].reshape(-1)
@@ -180,16 +182,11 @@ class RowDesign:
         targets of mean zero is ``-sum_S w t / (N - w_S)``: left in, it would reveal the
         labels of the rows left out, with the wrong sign.
         """
-        weights = self.each[:, None]
-        if self.groups is None:
-            sums, left = target * from_numpy(weights, target), weights
-        else:
-            codes = from_numpy(np.eye(len(self.members))[self.groups], target)
-            share = codes.T @ (target * from_numpy(weights, target))
-            sums = codes @ share
-            left = np.bincount(self.groups, weights[:, 0])[self.groups][:, None]
-        others = from_numpy(self.total - left, target)
-        return target + sums / as_float(others, target.dtype) - residual
+        others = self.total - np.bincount(self.units, self.each)
+        sums = np.zeros((len(others), target.shape[1]))
+        np.add.at(sums, self.units, self.each[:, None] * to_numpy(target))
+        means = (sums / others[:, None])[self.units]
+        return target + from_numpy(means, target) - residual
 
 
 #: Largest output allowed, relative to the largest float: predictions are sums of them.
@@ -234,10 +231,8 @@ def class_target(
         Row weights.
     """
     codes = checked_codes(codes, n_classes)
-    q = _root_shares(codes, n_classes, weights)
-    target = np.tile(-q, (len(codes), 1))
-    target[np.arange(len(codes)), codes] += 1.0 / q[codes]
-    return target
+    q = _root_shares(np.bincount(codes, weights))
+    return (np.diag(1.0 / q) - q)[codes]
 
 
 def reduced_class_target(
@@ -257,14 +252,23 @@ def reduced_class_target(
     weights : ndarray of shape (n,), optional
         Row weights.
     """
-    target = class_target(codes, n_classes, weights)
-    rotation = normal_basis(_root_shares(codes, n_classes, weights))
-    return target @ rotation, rotation
+    codes = checked_codes(codes, n_classes)
+    coding, rotation = class_coding(np.bincount(codes, weights))
+    return coding[codes], rotation
 
 
-def _root_shares(codes: np.ndarray, k: int, weights: np.ndarray | None) -> np.ndarray:
+def class_coding(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The row of ``H V`` of each class (k, k - 1), and V; ``counts`` (k,) make q.
+
+    Since ``q'V = 0`` it is ``diag(q)^-1 V``.
+    """
+    q = _root_shares(counts)
+    rotation = normal_basis(q)
+    return rotation / q[:, None], rotation
+
+
+def _root_shares(counts: np.ndarray) -> np.ndarray:
     """``q_c``, the root of the share of class c, (k,)."""
-    counts = np.bincount(codes, weights, minlength=k)
     return np.sqrt(counts / np.sum(counts))
 
 
@@ -512,6 +516,15 @@ LOG_ALPHA_WIDTH = 1e-4
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
+def spectrum_bounds(gram: Array, n_rows: int) -> tuple[float, float]:
+    """The mean of ``n_rows`` eigenvalues, and a number that none exceeds."""
+    xp, n = namespace(gram), int(gram.shape[0])
+    trace = float(xp.sum(xp.linalg.diagonal(gram)))
+    parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))
+    largest = sum(squared_norm(part) for part in parts) ** 0.5
+    return trace / n_rows if trace > 0 else 1.0, largest or 1.0
+
+
 class AlphaPath(ABC):
     """The error on held-out rows, as a function of alpha.
 
@@ -550,11 +563,10 @@ class AlphaPath(ABC):
             eigenvalue (without values that the precision of the kernel cannot resolve),
             refined between the neighbours of its best point.
         """
-        if alphas is not None:
-            grid = np.sort(alphas)
-            return float(grid[_last_best(self.press(grid)[:, None])[0]])
-        grid = self.grid()
+        grid = self.grid() if alphas is None else np.sort(alphas)
         errors = self.press(grid)[:, None]
+        if alphas is not None:
+            return float(grid[_last_best(errors)[0]])
         found = _refined(grid, errors, lambda a: np.mean(self.errors(a))[None, None])
         return float(found[0])
 
@@ -677,12 +689,9 @@ class LooPath(AlphaPath):
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {n}")
         self.n_samples, self.design = n, design or RowDesign(n)
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        self.mean_eigenvalue = trace / n if trace > 0 else 1.0
         self.dtype, rounding = gram.dtype, eps(gram)
         gram = as_float(gram, xp.float64)
-        flat = xp.reshape(gram, (-1,))
-        largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
+        self.mean_eigenvalue, largest = spectrum_bounds(gram, n)
         # This shift makes the null vector the last eigenvector, which is dropped.
         self.design.add_null(gram, 2.0 * largest)
         values, vectors = eigh(gram)
@@ -694,64 +703,59 @@ class LooPath(AlphaPath):
 
     def coef(self, alpha: float | np.ndarray) -> Array:
         """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
-        coef = self.design.scale(self._scaled_coef(self._shrink(alpha)))
-        return as_float(coef, self.dtype)
+        coef = self.vectors @ (self.rotated * self._shrink(alpha))
+        return as_float(self.design.scale(coef), self.dtype)
 
     def residuals(self, alpha: float | np.ndarray) -> Array:
         """Target minus the prediction without the row or its group, (n, k)."""
-        shrink = self._shrink(alpha)
-        left_out = self._left_out(shrink, self._precision(shrink), shrink.shape[1])
+        shrink = self._shrink(np.atleast_2d(alpha))
+        left_out = self._left_out(shrink, self._precision(shrink))[:, 0, :]
         return as_float(self.design.unscale(left_out), self.dtype)
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
-        a, m = alphas.shape
-        shrink = self._shrink(alphas.reshape(-1))  # (n - 1, a m)
-        precision = self._precision(shrink)
-        xp, k = namespace(shrink), int(self.rotated.shape[1])
+        shrink = self._shrink(alphas)  # (n - 1, a, m)
+        precision, found = self._precision(shrink), []
         # Without groups, several alphas share one product with the eigenvectors.
         together = 1 if self.design.groups is not None else CHUNK_ENTRIES
-        found = []
-        for part in row_chunks(a, self.n_samples * k, together):
-            columns = slice(part.start * m, part.stop * m)
-            residual = self._left_out(shrink[:, columns], precision[:, columns], m)
-            found.append(to_numpy(xp.sum(residual * residual, axis=0)))
-        squares = found[0] if len(found) == 1 else np.concatenate(found)
-        return squares.reshape(a, k).astype(np.float64) / self.design.total
+        size = self.n_samples * int(self.rotated.shape[1])
+        for part in row_chunks(len(alphas), size, together):
+            residual = self._left_out(shrink[:, part, :], precision[:, part, :])
+            squares = namespace(residual).sum(residual * residual, axis=0)
+            found.append(to_numpy(squares))
+        return np.concatenate(found).astype(np.float64) / self.design.total
 
     def _shrink(self, alpha: float | np.ndarray) -> Array:
-        """``d = 1/(s + alpha)``, one column per alpha."""
+        """``d = 1/(s + alpha)``, (n - 1, ...), for alphas of any shape (...)."""
         levels = from_numpy(np.atleast_1d(np.asarray(alpha, float)), self.eigenvalues)
-        return 1.0 / (self.eigenvalues[:, None] + levels[None, :])
+        shape = (-1, *(1 for _ in levels.shape))
+        values = namespace(levels).reshape(self.eigenvalues, shape)
+        return 1.0 / (values + levels[None, ...])
 
-    def _scaled_coef(self, shrink: Array) -> Array:
-        """``B~``, (n, k)."""
-        return self.vectors @ (self.rotated * shrink)
-
-    def _left_out(self, shrink: Array, precision: Array, m: int) -> Array:
-        """``sqrt(w) e``, (n, a k), from d (n - 1, a m) and the diagonal (n, a m) of A~.
+    def _left_out(self, shrink: Array, precision: Array) -> Array:
+        """``sqrt(w) e``, (n, a, k), from d (n - 1, a, m), and the diagonal of A~.
 
         m is 1, or k where every column has its own alpha; a is 1 if there are groups.
+        The diagonal has the shape (n, a, m).
         """
+        xp, m = namespace(shrink), int(shrink.shape[2])
+        scaled = self.rotated[:, None, :] * shrink  # (n - 1, a, k)
+        flat = xp.reshape(scaled, (scaled.shape[0], -1))
+        coef = xp.reshape(self.vectors @ flat, (-1, *scaled.shape[1:]))
         if self.design.groups is None:
-            xp, (n, k) = namespace(shrink), self.rotated.shape
-            apart = xp.reshape(shrink, (n, -1, m))
-            apart = xp.reshape(self.rotated[:, None, :] * apart, (n, -1))
-            coef = xp.reshape(self.vectors @ apart, (n + 1, -1, k))
-            return xp.reshape(coef / xp.reshape(precision, (n + 1, -1, m)), (n + 1, -1))
-        coef, leave_out = self._scaled_coef(shrink), self.design.solve_left_out
-        if m == 1:
-            return leave_out(coef, self.vectors, shrink[:, 0])
-        parts = [
-            leave_out(coef[:, j : j + 1], self.vectors, shrink[:, j]) for j in range(m)
-        ]
-        return namespace(coef).concat(parts, axis=1)
+            return coef / precision
+        parts = []
+        for j in range(m):
+            own = coef[:, 0, j : j + 1] if m > 1 else coef[:, 0, :]
+            parts.append(self.design.solve_left_out(own, self.vectors, shrink[:, 0, j]))
+        return xp.concat(parts, axis=1)[:, None, :]
 
     def _precision(self, shrink: Array) -> Array:
-        """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
-        blocks = row_chunks(self.n_samples, self.n_samples)
-        parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
-        return parts[0] if len(parts) == 1 else namespace(shrink).concat(parts)
+        """``(U * U) d`` for d (n - 1, ...), squaring a block of rows at a time."""
+        xp, n = namespace(shrink), self.n_samples
+        flat = xp.reshape(shrink, (n - 1, -1))
+        parts = [self.vectors[rows, :] ** 2 @ flat for rows in row_chunks(n, n)]
+        return xp.reshape(xp.concat(parts), (n, *shrink.shape[1:]))
 
 
 #: Predicted relative decrease of the error that is not worth another inverse, and that
@@ -832,9 +836,6 @@ class LooDescent:
         Columns of (weighted) mean zero.
     design : RowDesign, optional
         Weights of the rows.
-    n_probes : int, optional
-        Number of random vectors that slopes are estimated from; 0 for exact slopes,
-        which is the default up to ``PROBED_FROM`` rows.
     """
 
     def __init__(
@@ -842,18 +843,13 @@ class LooDescent:
         gram: Array,
         target: Array,
         design: RowDesign | None = None,
-        n_probes: int | None = None,
     ) -> None:
-        xp, n = namespace(gram), int(gram.shape[0])
-        if n_probes is None:
-            n_probes = PROBES if n >= PROBED_FROM else 0
+        n = int(gram.shape[0])
         self.design = design or RowDesign(n)
         self.shift = self.design.level  # of the null vector, as in :func:`fit_kernel`
         assert self.design.groups is None
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))
-        largest = sum(squared_norm(part) for part in parts) ** 0.5
-        self.mean_eigenvalue = unit = trace / n
+        unit, largest = spectrum_bounds(gram, n)
+        self.mean_eigenvalue = unit
         lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
         self.design.add_null(gram, self.shift)
@@ -861,8 +857,8 @@ class LooDescent:
         self.target = self.design.scale(as_float(target, gram.dtype))
         self.n_inverses = 0
         self.probes: Array | None = None
-        if n_probes:
-            bits = np.random.default_rng(0).integers(0, 2, (n, n_probes), np.int8)
+        if n >= PROBED_FROM:
+            bits = np.random.default_rng(0).integers(0, 2, (n, PROBES), np.int8)
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
             self.probes = signs - u @ (u.T @ signs) / self.design.total
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from kernelweave._array import (
     Array,
     eps,
     from_numpy,
     namespace,
-    psd_factor,
     solve_factored,
     squared_norm,
     to_numpy,
@@ -23,9 +21,9 @@ from kernelweave.fits.ridge import (
     RowDesign,
     StandardOutputs,
     checked_codes,
+    class_coding,
     factor_regularized,
     normal_basis,
-    reduced_class_target,
     steepness_of,
 )
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
@@ -73,20 +71,18 @@ def label_factor(
         L, with columns of (weighted) sum zero.
     """
     codes = checked_codes(codes, n_classes)
-    if isinstance(kernel, str):
-        if kernel == "normalized":
-            total = len(codes) if weights is None else np.sum(weights)
-            target = reduced_class_target(codes, n_classes, weights)[0]
-            return np.asarray(target / np.sqrt(total))
-        if kernel != "indicator":
-            raise ValueError(
-                "a label kernel is 'normalized', 'indicator' or a matrix over the "
-                f"classes; got {kernel!r}"
-            )
+    counts = np.bincount(codes, weights)
+    if not isinstance(kernel, str):
+        root = _root(_checked_kernel(kernel, n_classes))
+    elif kernel == "normalized":
+        root = class_coding(counts)[0] / np.sqrt(np.sum(counts))
+    elif kernel == "indicator":
         root = normal_basis(np.full(n_classes, 1.0 / np.sqrt(n_classes)))
     else:
-        root = _root(_checked_kernel(kernel, n_classes))
-    counts = np.bincount(codes, weights, minlength=n_classes)
+        raise ValueError(
+            "a label kernel is 'normalized', 'indicator' or a matrix over the "
+            f"classes; got {kernel!r}"
+        )
     centred = root - counts / np.sum(counts) @ root
     if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
         raise ValueError(
@@ -147,16 +143,17 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
     The symmetric root has no arbitrary signs.
     """
-    values = np.linalg.eigvalsh(matrix)
+    values, vectors = np.linalg.eigh(matrix)
     if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):
         raise ValueError(
             "the label kernel is not positive semidefinite: its smallest eigenvalue is "
             f"{values[0]:.3g}, its largest {values[-1]:.3g}"
         )
-    root = psd_factor(matrix, NULL_EIGENVALUE * len(matrix))
-    if root.shape[1] == len(matrix):
-        return linalg.polar(root, side="left")[1]  # R = P U with P P = S
-    if root.size == 0:
+    kept = values > NULL_EIGENVALUE * len(matrix) * max(values[-1], 0.0)
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    if np.all(kept):
+        return root @ vectors.T
+    if not np.any(kept):
         return np.zeros((len(matrix), 1))
     return (root * column_signs(root))[:, ::-1]
 
@@ -276,13 +273,19 @@ class RegularizedKernel:
             products = self.gram @ target  # G L
             solved = self.solve(products)  # T L, the coefficients
             explained = products.T @ solved
-        rounding = self._rounding(solved, uncorrelated)
+        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
         values, vectors = leading_axes(to_numpy(explained), rounding)
-        n_doubtful = 0
-        if n_components is None or len(values) < n_components:
-            clear = self._rounding(solved, uncorrelated=False)
-            n_doubtful = leading_axes(to_numpy(explained), clear)[0].size - len(values)
-        values, vectors = values[:n_components], vectors[:, :n_components]
+        n_found = rank = len(values)
+        if uncorrelated:
+            # In the null space of G, the errors of its entries, which are of either
+            # sign, are divided by alpha: eigenvalues there were a twentieth of this.
+            xp = namespace(self.gram)
+            largest = float(xp.max(xp.linalg.diagonal(self.gram)))
+            noise = min(rounding * (1.0 + largest / self.alpha), NOISE)
+            rank = int(np.sum(values > noise * values[0]))
+        wanted = n_found if n_components is None else n_components
+        n_doubtful = n_found - rank if rank < wanted else 0
+        values, vectors = values[:rank][:wanted], vectors[:, :rank][:, :wanted]
         scaled = vectors / np.sqrt(values)
         axes = from_numpy(scaled, solved)
         coef = solved @ axes
@@ -292,17 +295,6 @@ class RegularizedKernel:
             if squared_norm(features) < KEPT * squared_norm(products):
                 features = self.gram @ coef  # most digits would cancel
         return Subspace(coef, features, values, scaled, n_doubtful)
-
-    def _rounding(self, solved: Array, uncorrelated: bool) -> float:
-        """Relative size below which an eigenvalue is a rounding error."""
-        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
-        if not uncorrelated:
-            return rounding
-        # In the null space of G, the errors of its entries, which are of either sign,
-        # are divided by alpha. Eigenvalues there were a twentieth of this at most.
-        xp = namespace(self.gram)
-        largest = float(xp.max(xp.linalg.diagonal(self.gram)))
-        return min(rounding * (1.0 + largest / self.alpha), NOISE)
 
 
 def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
@@ -346,10 +338,15 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
         values, rotation = np.linalg.eigh(covariance)
         rotation = rotation[:, ::-1]
         error = covariance + alpha * inner - np.eye(len(inner))
-    apart = float(np.min(np.diff(values), initial=np.inf))
-    turned = float(np.max(np.abs(error))) / apart if apart > 0 else np.pi
+    turned = turn_of_axes(float(np.max(np.abs(error))), values)
     found = _rotated(coef, features, target, rotation)
-    return replace(found, n_doubtful=subspace.n_doubtful, turned=min(turned, np.pi))
+    return replace(found, n_doubtful=subspace.n_doubtful, turned=turned)
+
+
+def turn_of_axes(error: float, values: np.ndarray) -> float:
+    """The angle by which errors may turn eigenvectors of these eigenvalues."""
+    apart = float(np.min(np.diff(np.sort(values)), initial=np.inf))
+    return min(error / apart, np.pi) if apart > 0 else np.pi
 
 
 def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspace:
@@ -406,6 +403,7 @@ class JointPoint:
     coef: Array
 
 
+@dataclass
 class SubspaceSVM:
     """``min_S max_A sum(a) - tr(A' K_S A) / 2`` over subspaces S of l dimensions.
 
@@ -442,18 +440,15 @@ class SubspaceSVM:
         Relative gap of the SVMs.
     """
 
-    def __init__(
-        self,
-        kernel: RegularizedKernel,
-        signs: np.ndarray,
-        C: float,
-        uncorrelated: bool,
-        tol: float = 1e-9,
-    ) -> None:
-        self.kernel, self.signs, self.C = kernel, signs, float(C)
-        self.uncorrelated, self.tol = uncorrelated, tol
-        self.design = kernel.design
-        self.bounds = self.C * self.design.each
+    kernel: RegularizedKernel
+    signs: np.ndarray
+    C: float
+    uncorrelated: bool
+    tol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        self.design = self.kernel.design
+        self.bounds = float(self.C) * self.design.each
 
     def closed_form_duals(self) -> np.ndarray:
         """A at the saddle point for as many dimensions as there are SVMs."""

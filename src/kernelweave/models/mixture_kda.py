@@ -13,7 +13,7 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.mixture.experts import ViewMaps, ask_experts
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_weights
 from kernelweave.models.shared.base import (
@@ -244,9 +244,7 @@ class MixtureKDA(KernelDiscriminant):
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
-        projector = MixtureProjector(
-            maps, mixture, self.missing == "zero", self._localise
-        )
+        projector = MixtureProjector(mixture, self._localise)
         share = projector.shares(data, self.projection == "posterior", own=True)
         row_map = RowMap(maps, home, maps.views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
@@ -265,20 +263,18 @@ class MixtureKDA(KernelDiscriminant):
         experts: dict[int, Expert] = {}
         noise = "loo" if self.noise == "em" else self.noise
 
-        def settle(e: int, path: PredictivePath) -> Expert:
+        def choose(e: int, path: PredictivePath) -> Expert:
             expert = choose_noise(path, noise, "profile", self.likelihood, self.dof)
             if self.noise == "em":  # where the search for better levels starts
                 experts[e] = expert
             return expert
 
         zero, callback = self.missing == "zero", progress.iteration
-        panel = ask_experts(maps, codes, classes, zero, settle, progress)
-        weights, outcomes, error = learn_weights(
-            self, panel, experts, maps.like, callback
-        )
+        panel = ExpertPanel(maps, codes, classes, zero, choose, progress)
+        weights, outcomes, error = learn_weights(self, panel, experts, callback)
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
-        return Mixture.of(panel, weights, outcomes, problem + weighted, error)
+        return Mixture(panel, weights, outcomes, problem + weighted, error)
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""
@@ -316,13 +312,12 @@ class MixtureKDA(KernelDiscriminant):
             held_out, panel.target, codes, design=design, priors=priors
         )
         self._set_gaussians(gaussians)
-        self._note_rounding(
-            max(
-                steepness_of(to_numpy(coef) * weights, held_out)
-                for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-                if coef is not None
-            )
-        )
+        steep = [
+            steepness_of(to_numpy(coef) * weights, held_out)
+            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+            if coef is not None
+        ]
+        self._note_rounding(max(steep))
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:

@@ -273,13 +273,9 @@ class ProbabilisticKDA(KernelDiscriminant):
             found, values = self._path.variance_factor, self._path.eigenvalues
             lengths = None if printed else at_home(norms, values)
             variance = at_home(found(at_home(cross, values), lengths, noise), cross)
-            if printed:
-                variances.append(variance)
-                continue
-            unknown = _unknown(
-                self.kernel_map_, getattr(piece, "observed", None), weights
-            )
-            if unknown is not None:
+            if not printed:
+                observed = getattr(piece, "observed", None)
+                unknown = _unknown(self.kernel_map_, observed, weights)
                 variance = variance + from_numpy(unknown, variance)[:, None]
             variances.append(variance)
         xp = namespace(*means)
@@ -306,12 +302,13 @@ class ProbabilisticKDA(KernelDiscriminant):
 
 def _unknown(
     kernel_map: Any, observed: np.ndarray | None, weights: np.ndarray
-) -> np.ndarray | None:
+) -> np.ndarray:
     """Prior variance (m,), divided by the amplitude, of the kernels that rows lack.
 
-    A kernel has mean square one over the rows that have it. Entries filled in serve the
-    mean; to the variance they would look like knowledge of the row.
+    It is a single zero if they lack none. A kernel has mean square one over the rows
+    that have it. Entries filled in serve the mean; to the variance they would look like
+    knowledge of the row.
     """
     if observed is None or np.all(observed):
-        return None
+        return np.zeros(1)
     return kernel_map.lacking(observed, weights)

@@ -264,22 +264,17 @@ callable, default="normalized"
         )
         rows = map_rows(self, read, weights, keep, targets=targets)
         del read  # so that the input is released once the kernels are computed
-        design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        design = rows.levelled(design)
+        design = rows.levelled(RowDesign(len(targets), weights))
         target = from_numpy(factor, bank.like)
-        choice = self._choose(bank, target, design, progress)
+        choice, alpha = self._choose(bank, target, design, progress)
         if self.weights == "plain":
-            alpha = float(choice.alpha)
-            best, proof = best_plain_kernel(
-                bank, target, alpha, self.n_components, design
-            )
+            few = self.n_components
+            best, proof = best_plain_kernel(bank, target, alpha, few, design)
             count = choice.n_iter + bank.n_kernels
             choice = replace(choice, weights=best, certificate=proof, n_iter=count)
-        kernel = RegularizedKernel(
-            bank.combine(choice.weights), float(choice.alpha), design
-        )
+        kernel = RegularizedKernel(bank.combine(choice.weights), alpha, design)
         subspace, aligned = self._find(kernel, target, design, progress)
         self._set_weights(rows, choice.weights, classes)
         self._publish(choice, subspace, aligned)
@@ -306,7 +301,7 @@ callable, default="normalized"
 
     def _choose(
         self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
-    ) -> Choice:
+    ) -> tuple[Choice, float]:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
         options = read_options(LearnerOptions, self)
         if bank.n_kernels == 1:  # it has the same weight under every norm
@@ -331,7 +326,8 @@ callable, default="normalized"
                 KernelWarning,
                 stacklevel=5,
             )
-        return replace(choice, alpha=max(float(choice.alpha), smallest))
+        alpha = max(float(choice.alpha), smallest)
+        return replace(choice, alpha=alpha), alpha
 
     def _find(
         self,
@@ -363,13 +359,13 @@ callable, default="normalized"
         else:
             uncorrelated = bool(self.uncorrelated)
             subspace = kernel.subspace(target, self.n_components, uncorrelated)
-        coef, features = subspace.coef, subspace.features
+        scale = 1.0
         if self.uncorrelated:
             # Eq. 19 gives features of unit norm, not of unit variance.
             subspace = decorrelated(subspace, target, kernel.alpha)
             scale = design.total**0.5
-            coef, features = scale * subspace.coef, scale * subspace.features
-        coef, features = design.scale(coef), design.unscale(features)
+        coef = design.scale(scale * subspace.coef)
+        features = design.unscale(scale * subspace.features)
         return replace(subspace, coef=coef, features=features), aligned
 
     def _publish(
@@ -377,7 +373,7 @@ callable, default="normalized"
     ) -> None:
         """Set the fitted attributes."""
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        self.alpha_ = float(choice.alpha)
+        self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])

@@ -17,6 +17,7 @@ from kernelweave.fits.subspace import (
     Subspace,
     SubspaceSVM,
     label_factor,
+    turn_of_axes,
 )
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
@@ -40,6 +41,8 @@ from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve
 from kernelweave.solvers.solve import (
     Callback,
     Certificate,
+    LocalSolution,
+    Solution,
     error_of_value,
     reachable,
     solve,
@@ -232,39 +235,40 @@ class SubspaceKernelSVC(
         signs = signs_of_codes(codes, len(classes))
         alpha, scale = self._settle(bank, codes, len(classes), design)
         C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
-        tol = goals["tol"]
         problem = (bank, signs, alpha, C, 1e-2 * goals["aim"], design)
-        learned = self._learn_weights(problem, goals, progress.iteration)
-        kernel = RegularizedKernel(bank.combine(learned.weights), alpha, design)
+        found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
+        kernel = RegularizedKernel(bank.combine(found.weights), alpha, design)
+        convex = bool(self.uncorrelated)
         joint = solve_joint(
-            SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), problem[4]),
+            SubspaceSVM(kernel, signs, C, convex, problem[4]),
             self.n_components,
-            duals=learned.duals,
+            duals=duals,
             tol=goals["aim"],
             max_iter=self.max_iter,
-            callback=progress.iteration if learned.proof is None else None,
+            callback=None if convex else progress.iteration,
         )
         few = self.n_components is not None and self.n_components < signs.shape[1]
-        searched = few or learned.is_minimum
-        certificate = learned.proof
-        if certificate is None or searched:
-            certificate = self._certificate(learned, joint, tol)
-        self._set_weights(rows, learned.weights, classes)
-        self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
+        if convex and not few:
+            certificate = Certificate.of(found, "")
+        else:
+            certificate = self._certificate(found, joint, goals["tol"], remarks)
+        self._set_weights(rows, found.weights, classes)
+        self.alpha_, self.n_iter_ = alpha, found.n_factorizations + joint.n_iter
         self.subspace_coef_ = design.scale(joint.point.subspace.coef) * scale**0.5
         self.n_components_ = int(self.subspace_coef_.shape[1])
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         # Eigenvalues t of G enter by t / (t + alpha), or t^2 / (t + alpha).
-        steepest = 1.0 / alpha if self.uncorrelated else 1.0
+        steepest = 1.0 / alpha if convex else 1.0
         square = float(np.sum(joint.point.duals**2))
         slope = 0.5 * steepest * square / abs(certificate.value)
-        certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
+        certificate = certificate.widened(error_of_value(bank, found.weights, slope))
         certificate = replace(certificate, problem=self._problem(design))
-        found = joint.point.subspace
-        doubted = _doubted(found, joint.point.duals, self.n_components)
-        self._note_rounding(found.steepness, subspace=doubted)
+        subspace = joint.point.subspace
+        doubted = _doubted(subspace, joint.point.duals, self.n_components)
+        self._note_rounding(subspace.steepness, subspace=doubted)
         # If the problem is not convex, a remaining gap is not a failure.
+        searched = few or (not convex and found.converged)
         self._set_certificate(certificate, warn=not searched)
         progress.end()
         return self
@@ -313,50 +317,50 @@ class SubspaceKernelSVC(
 
     def _learn_weights(
         self, problem: tuple[Any, ...], goals: dict[str, Any], callback: Callback
-    ) -> _Learned:
-        """The weights of Eq. 39; ``problem`` are the arguments of the criterion."""
+    ) -> tuple[Any, np.ndarray | None, tuple[str, ...]]:
+        """The weights of Eq. 39, for a subspace of any dimension.
+
+        ``problem`` are the arguments of the criterion. Beside the solution, the dual
+        variables (n, m) of the closed form are returned, and remarks on the weights.
+        """
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
         settings: Any = {"max_iter": self.max_iter, "callback": callback}
         if self.uncorrelated:
             criterion = SubspaceMargin(*problem)
-            settings["method"] = self.solver
             settings |= goals
-            found = solve(criterion, weight_set, **settings)
-            return _Learned(
-                found.weights,
-                criterion.split(found.coef)[0],
-                found.lower_bound,
-                found.n_factorizations,
-                found.remarks,
-                proof=Certificate.of(found, ""),
-            )
+            found = solve(criterion, weight_set, method=self.solver, **settings)
+            return found, criterion.split(found.coef)[0], found.remarks
         p = problem[0].n_kernels
         if not self._has_weights(p):
-            return _Learned(np.full(p, 1.0 / p))
+            return _only(np.full(p, 1.0 / p)), None, ()
         plain = PlainSubspaceMargin(*problem)
         local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
-        return _Learned(
-            local.weights,
-            local.coef,
-            local.lower_bound,
-            local.n_factorizations,
-            plain.remarks(local.weights),
-            stationarity=local.stationarity,
-            is_minimum=local.converged,
-        )
+        return local, local.coef, plain.remarks(local.weights)
 
     def _certificate(
-        self, learned: _Learned, joint: JointSolution, tol: float
+        self,
+        found: Solution | LocalSolution,
+        joint: JointSolution,
+        tol: float,
+        remarks: tuple[str, ...],
     ) -> Certificate:
         """What is known about weights and subspace together."""
-        lower = learned.lower_bound
-        if not self._has_weights(len(learned.weights)):
+        lower, has_weights = found.lower_bound, self._has_weights(len(found.weights))
+        if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
         gap = relative_gap(joint.point.upper, lower)
         if gap <= tol:
             status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+        elif self.uncorrelated or not has_weights:
+            status = (
+                "the best of a local search: with fewer dimensions than machines no "
+                f"optimum is certified; the relative gap of the bounds is {gap:.1e}"
+            )
         else:
-            status = f"{_outcome(learned)}; the relative gap of the bounds is {gap:.1e}"
+            status = (
+                f"{found.status}: the problem is not convex in the weights, and no "
+                f"optimum is certified; the relative gap of the bounds is {gap:.1e}"
+            )
         return Certificate(
             value=joint.point.upper,
             lower_bound=lower,
@@ -364,7 +368,7 @@ class SubspaceKernelSVC(
             status=status,
             converged=gap <= tol,
             problem="",
-            remarks=learned.remarks,
+            remarks=remarks,
         )
 
     def _problem(self, design: RowDesign) -> str:
@@ -399,18 +403,17 @@ class SubspaceKernelSVC(
         return self._projected(X, "transform", "subspace_coef_")
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """Weights for a subspace of any dimension, and what is known about them."""
-
-    weights: np.ndarray  # (p,)
-    duals: np.ndarray | None = None  # (n, m), from the closed form
-    lower_bound: float = -np.inf  # for all weights and subspaces
-    n_iter: int = 0
-    remarks: tuple[str, ...] = ()
-    proof: Certificate | None = None  # if the problem is convex
-    stationarity: float | None = None  # if it is not
-    is_minimum: bool = False  # whether the search reached a local minimum
+def _only(weights: np.ndarray) -> LocalSolution:
+    """The only weights (p,) allowed, of which nothing is known."""
+    return LocalSolution(
+        weights=weights,
+        value=np.nan,
+        lower_bound=-np.inf,
+        stationarity=np.nan,
+        converged=False,
+        status="",
+        n_iter=0,
+    )
 
 
 def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:
@@ -425,22 +428,7 @@ def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Su
     kept = len(found.dependence)
     most = min(duals.shape[1], n_components or duals.shape[1])
     n_lost = min(int(np.sum(small)), most - kept)
-    values = np.sort(found.dependence) / np.max(found.dependence)
-    apart = float(np.min(np.diff(values), initial=np.inf))
-    turned = 0.5 * eps(found.coef) / apart if apart > 0 else np.pi
+    values = found.dependence / np.max(found.dependence)
+    turned = turn_of_axes(0.5 * eps(found.coef), values)
     n_doubtful = max(found.n_doubtful, n_lost)
-    return replace(found, n_doubtful=n_doubtful, turned=min(turned, np.pi))
-
-
-def _outcome(learned: _Learned) -> str:
-    """Why the bounds need not meet."""
-    if learned.stationarity is None:
-        return (
-            "the best of a local search: with fewer dimensions than machines no "
-            "optimum is certified"
-        )
-    found = "a local minimum" if learned.is_minimum else "stopped early"
-    return (
-        f"{found}, stationary to {learned.stationarity:.0e}: the problem is not "
-        "convex in the weights, and no optimum is certified"
-    )
+    return replace(found, n_doubtful=n_doubtful, turned=turned)

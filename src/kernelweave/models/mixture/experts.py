@@ -37,9 +37,9 @@ class ViewMaps:
         Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
-    design : RowDesign, optional
-        Weights of the rows. Kernels are then multiplied by their roots.
-    targets : ndarray of shape (n,), optional
+    design : RowDesign
+        Weights of the rows, by whose roots kernels are multiplied.
+    targets : ndarray of shape (n,)
         Labels, for transformers that need them.
 
     Attributes
@@ -68,19 +68,23 @@ class ViewMaps:
         data: ObservedViews,
         names: list[str],
         psd: Literal["error", "clip", "trust"],
-        design: RowDesign | None = None,
-        targets: np.ndarray | None = None,
+        design: RowDesign,
+        targets: np.ndarray,
     ) -> None:
-        self.design = design or RowDesign(len(data.observed))
-        sources = [
-            _source(views, data, v, name, targets) for v, name in enumerate(names)
-        ]
+        self.design, self.maps = design, []
+        for v, name in enumerate(names):
+            rows = data.observed[:, v]
+            source: Source
+            if views:
+                own = take_rows(data.blocks[v], rows)
+                source = FeatureSource([views[v]], [own], targets=targets[rows])
+            else:
+                own = take_seen(data.blocks[:, :, v : v + 1], rows, axis=0)
+                source = PrecomputedSource(take_seen(own, rows, axis=1), [name])
+            weights = design.restrict(np.flatnonzero(rows)).weights
+            self.maps.append(KernelMap(source, psd, weights))
+        sources = [one.source for one in self.maps]
         self.views = [view for one in sources for view in one.views]
-        weights = self.design.weights
-        self.maps = [
-            KernelMap(source, psd, None if weights is None else weights[own])
-            for source, own in zip(sources, data.observed.T, strict=True)
-        ]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]
@@ -131,44 +135,33 @@ class ViewMaps:
         return np.asarray(weights)
 
 
-def _source(
-    views: list[View],
-    data: ObservedViews,
-    v: int,
-    name: str,
-    targets: np.ndarray | None,
-) -> Source:
-    """The raw kernels of view ``v``, over the rows that have it."""
-    rows = data.observed[:, v]
-    if views:
-        own = [take_rows(data.blocks[v], rows)]
-        known = None if targets is None else targets[rows]
-        return FeatureSource([views[v]], own, targets=known)
-    one = data.blocks[:, :, v : v + 1]
-    return PrecomputedSource(take_seen(take_seen(one, rows, 0), rows, 1), [name])
-
-
 def take_seen(stack: Array, rows: np.ndarray, axis: int) -> Array:
     """The entries of an axis of a stack (m, n, p) that ``rows`` selects."""
     return stack if np.all(rows) else take(stack, np.flatnonzero(rows), axis)
 
 
 class ExpertPanel:
-    """Predictions of all experts for the training rows, and what new rows need.
+    """One expert per kernel: predictions for the training rows, what new rows need.
 
     Parameters
     ----------
     maps : ViewMaps
-        The kernels.
-    target : ndarray of shape (n, k)
-        Class coordinates.
+        The kernels; each remark is added to them with a warning.
+    codes : ndarray of int of shape (n,)
+        Classes of the rows.
     classes : ndarray of shape (k,)
         Class labels.
     zero : bool
         Whether missing views count as rows of zeros.
+    choose : callable
+        ``choose(e, path)`` chooses the noise levels of expert ``e``.
+    progress : Progress
+        Told of each kernel.
 
     Attributes
     ----------
+    target : ndarray of shape (n, k)
+        Class coordinates.
     observed : ndarray of bool of shape (n, p)
         Which experts have each row.
     allowed : ndarray of bool of shape (p, k)
@@ -191,18 +184,24 @@ class ExpertPanel:
     """
 
     def __init__(
-        self, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
+        self,
+        maps: ViewMaps,
+        codes: np.ndarray,
+        classes: np.ndarray,
+        zero: bool,
+        choose: Callable[[int, PredictivePath], Expert],
+        progress: Progress,
     ) -> None:
-        (n, k), p = target.shape, len(maps.names)
+        n, p, k = len(codes), len(maps.names), len(classes)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        self.target, self.classes, self.design = target, classes, maps.design
+        self.maps, self.zero, self.design = maps, zero, maps.design
+        self.classes = classes
+        self.target = class_target(codes, k, self.design.weights)
         self.observed = np.ones_like(seen) if zero else seen
-        self.allowed = np.zeros((p, k), dtype=bool)
         self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
         empty = np.full((4, n, p, k), np.nan)
         self.log_density, self.mean, self.variance, self.held_out = empty
         self.mean_error, self.log_density_error = np.zeros((2, n, p, k))
-        self.kernel_errors = maps.errors
         self.coef: list[Array | None] = [None] * p
         self.rows = [np.flatnonzero(own) for own in seen.T]
         self.scale = np.ones(p)
@@ -210,17 +209,24 @@ class ExpertPanel:
             self.rows = [np.argsort(~own, kind="stable") for own in seen.T]
             self.scale = self.design.total / (self.design.each @ seen)
         self.n_seen = np.sum(seen, axis=0)
+        for e, gram in maps.fit(progress):
+            self.settle(e, choose(e, self._path(e, gram)))
+        self.allowed = self._allowed(np.eye(k)[codes], seen)
+        for remark in self._remarks():
+            maps.remarks.append(remark)
+            warnings.warn(remark, KernelWarning, stacklevel=6)
 
-    def path(self, e: int, gram: Array) -> PredictivePath:
+    def _path(self, e: int, gram: Array) -> PredictivePath:
         """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
-        rows = self.rows[e]
-        target = from_numpy(self.target[rows], gram)
-        whole = _embedded(gram, len(rows), float(self.scale[e]))
-        design = self.design.restrict(rows)
-        error = float(self.scale[e] * self.kernel_errors[e])
-        return PredictivePath(whole, target, design=design, error=error)
+        rows, scale, m = self.rows[e], float(self.scale[e]), gram.shape[0]
+        if len(rows) > m:  # with zeros for the rows that lack the kernel
+            part, gram = gram, zeros((len(rows), len(rows)), gram)
+            gram[:m, :m] = part * scale
+        target, design = from_numpy(self.target[rows], gram), self.design.restrict(rows)
+        error = float(scale * self.maps.errors[e])
+        return PredictivePath(gram, target, design=design, error=error)
 
-    def settle(self, e: int, expert: Expert, like: Array) -> None:
+    def settle(self, e: int, expert: Expert) -> None:
         """Record the predictions of expert ``e``."""
         rows = self.rows[e]
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
@@ -230,28 +236,28 @@ class ExpertPanel:
         if expert.errors is not None:
             self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors
         coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
-        self.coef[e] = from_numpy(self.scale[e] * coef, like)
+        self.coef[e] = from_numpy(self.scale[e] * coef, self.maps.like)
         each = self.design.each[rows]
         self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
-    def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
-        """Let experts predict the classes they have seen.
+    def _allowed(self, of_class: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Which classes (p, k) experts may predict, of indicators (n, k) and (n, p).
 
         This takes two rows of the class, so that one remains when the other is left
         out (or one, if the class has no more), and at least one row of another class.
         """
-        of_class = np.eye(self.allowed.shape[1])[codes]  # (n, k)
-        counts = maps.observed[:, maps.view_of[maps.active]].T @ of_class
-        rows = counts.sum(axis=1, keepdims=True)
+        counts = seen.T @ of_class
         enough = np.minimum(2, of_class.sum(axis=0))
-        self.allowed[maps.active] = (counts >= enough) & (counts < rows)
+        varies = np.isin(np.arange(len(counts)), self.maps.active)[:, None]
+        rows = counts.sum(axis=1, keepdims=True)
+        return varies & (counts >= enough) & (counts < rows)
 
-    def remarks(self, maps: ViewMaps) -> Iterator[str]:
+    def _remarks(self) -> Iterator[str]:
         """One sentence per view whose experts cannot predict some class."""
-        for v, one in enumerate(maps.maps):
+        for v, one in enumerate(self.maps.maps):
             if not one.active:
                 continue
-            allowed = self.allowed[int(maps.first[v]) + one.active[0]]
+            allowed = self.allowed[int(self.maps.first[v]) + one.active[0]]
             absent = ", ".join(map(repr, self.classes[~allowed].tolist()))
             if absent:
                 yield (
@@ -259,37 +265,3 @@ class ExpertPanel:
                     f"class(es) {absent} or none of another: its kernels have weight "
                     "0 there"
                 )
-
-
-def ask_experts(
-    maps: ViewMaps,
-    codes: np.ndarray,
-    classes: np.ndarray,
-    zero: bool,
-    settle: Callable[[int, PredictivePath], Expert],
-    progress: Progress,
-) -> ExpertPanel:
-    """Fit one expert per kernel; each remark is added to ``maps`` with a warning.
-
-    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,); with
-    ``zero``, missing views count as rows of zeros. ``settle(e, path)`` chooses the
-    noise levels of expert ``e``.
-    """
-    target = class_target(codes, len(classes), maps.design.weights)
-    panel = ExpertPanel(maps, target, classes, zero)
-    for e, gram in maps.fit(progress):
-        panel.settle(e, settle(e, panel.path(e, gram)), gram)
-    panel.allow(codes, maps)
-    for remark in panel.remarks(maps):
-        maps.remarks.append(remark)
-        warnings.warn(remark, KernelWarning, stacklevel=6)
-    return panel
-
-
-def _embedded(gram: Array, n: int, scale: float) -> Array:
-    """``scale`` times the kernel with zeros for the rows that lack it, (n, n)."""
-    if gram.shape[0] == n:
-        return gram
-    whole, m = zeros((n, n), gram), gram.shape[0]
-    whole[:m, :m] = gram * scale
-    return whole

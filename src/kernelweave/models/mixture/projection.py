@@ -9,14 +9,14 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    device,
     from_numpy,
     namespace,
     row_chunks,
     to_numpy,
+    zeros,
 )
-from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
-from kernelweave.models.mixture.experts import ViewMaps, take_seen
+from kernelweave.kernels.maps.kernel_map import FeatureSource
+from kernelweave.models.mixture.experts import take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
@@ -73,27 +73,21 @@ class MixtureProjector:
 
     Parameters
     ----------
-    maps : ViewMaps
-        The kernels.
     mixture : Mixture
         Experts, weights and responsibilities.
-    zero : bool
-        Whether a missing view counts as a row of zeros instead of being left out.
     localise : callable
         Computes posterior weights from prior ones, like :func:`posterior_weights`.
     """
 
     def __init__(
         self,
-        maps: ViewMaps,
         mixture: Mixture,
-        zero: bool,
         localise: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ) -> None:
-        panel, self.maps = mixture.panel, maps
+        panel, self.localise = mixture.panel, localise
+        self.maps, self.zero, self.allowed = panel.maps, panel.zero, panel.allowed
         self.coef, self.intercept = panel.coef, panel.intercept
-        self.allowed = panel.allowed
-        self.weights, self.zero, self.localise = mixture.weights, zero, localise
+        self.weights = mixture.weights
         # a row counts as often as its weight says
         each = panel.design.each[:, None, None]
         self.responsibilities = each * mixture.responsibilities
@@ -118,7 +112,6 @@ class MixtureProjector:
         """
         if not local:
             return self._share(data.observed, None)
-        self._check_similar()
         return np.concatenate([share for _, share in self._parts(data, True, own)])
 
     def _parts(
@@ -145,22 +138,6 @@ class MixtureProjector:
         # the columns of the training rows that have the kernel
         return take_seen(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
-    def _check_similar(self) -> None:
-        """Refuse precomputed kernels whose entries are not similarities."""
-        for v, one in enumerate(self.maps.maps):
-            if isinstance(one.source, FeatureSource):
-                continue
-            for i in one.active:
-                if not _plain(one.source, i):
-                    e, lowest = int(self.maps.first[v]) + i, one.source.as_defined(i)[1]
-                    raise ValueError(
-                        "projection='posterior' compares rows by their kernel values: "
-                        f"the precomputed kernel {e} ({one.names[i]!r}) must have no "
-                        "negative entries and ones on its diagonal (its smallest entry "
-                        f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
-                        "projection='prior'"
-                    )
-
     def _share(self, seen: np.ndarray, similarity: np.ndarray | None) -> np.ndarray:
         """Weights (m, p, k) for rows that have the views ``seen`` (m, v)."""
         kernels = seen[:, self.maps.view_of]
@@ -177,40 +154,34 @@ class MixtureProjector:
     ) -> tuple[Array, np.ndarray | None]:
         """Means and, if ``similar``, similarities of all experts, each (m, p, k)."""
         m, (p, k) = len(seen), self.weights.shape
-        means: list[Any] = [None] * p
+        means = zeros((m, p, k), self.maps.like)
         near = np.zeros((m, p, k)) if similar else None
         for v, one in enumerate(self.maps.maps):
             first = int(self.maps.first[v])
             grams = one.source.cross(rows[v], one.active)
             for i, gram in zip(one.active, grams, strict=True):
-                e, xp = first + i, namespace(gram)
-                here = xp.asarray(seen[:, v], dtype=gram.dtype, device=device(gram))
+                e, here = first + i, from_numpy(seen[:, v], gram)
                 centred = one.center(i, gram, rows[v])
                 mean = (centred @ self.coef[e]) * here[:, None]
-                means[e] = mean + from_numpy(self.intercept[e], gram)[None, :]
+                means[:, e, :] = mean + from_numpy(self.intercept[e], gram)[None, :]
                 if near is not None:
                     kept = self.maps.observed[:, v]
                     gamma = from_numpy(self.responsibilities[kept, e], gram)
-                    alike = _similarity(one.source, i, gram, rows[v])
+                    alike = _similarity(one.source, i, gram, rows[v], e)
                     near[:, e] = to_numpy(alike @ gamma) * seen[:, v, None]
-        silent = next(mean for mean in means if mean is not None) * 0.0
-        means = [silent if mean is None else mean for mean in means]
-        return namespace(silent).stack(means, axis=1), near
+        return means, near
 
 
-def _plain(source: Source, i: int) -> bool:
-    """Whether a kernel is a similarity as it is: nonnegative with unit diagonal."""
-    diagonal, lowest = source.as_defined(i)
-    xp = namespace(diagonal)
-    off = float(xp.max(xp.abs(diagonal - 1.0)))
-    return lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY
+def _similarity(source: Any, i: int, gram: Array, rows: Any, number: int) -> Array:
+    """The kernel itself where it is a similarity, else ``(1 + cosine) / 2``.
 
-
-def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
-    """The kernel itself where it is a similarity, else ``(1 + cosine) / 2``."""
+    Precomputed kernels must be similarities: nonnegative, with ones on the diagonal.
+    """
     xp = namespace(gram)
     gram = source.cross_as_defined(i, gram, rows)
-    if _plain(source, i):
+    diagonal, lowest = source.as_defined(i)
+    off = float(xp.max(xp.abs(diagonal - 1.0)))
+    if lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY:
         lowest = float(xp.min(gram))
         if lowest < -SAME_SIMILARITY:
             raise ValueError(
@@ -219,8 +190,16 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
                 "compare rows by kernel values between 0 and 1"
             )
         return gram
+    if not isinstance(source, FeatureSource):
+        raise ValueError(
+            "projection='posterior' compares rows by their kernel values: "
+            f"the precomputed kernel {number} ({source.names[i]!r}) must have no "
+            "negative entries and ones on its diagonal (its smallest entry "
+            f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
+            "projection='prior'"
+        )
     own = source.diagonal_as_defined(i, rows)
-    norms = xp.sqrt(own[:, None] * source.as_defined(i)[0][None, :])
+    norms = xp.sqrt(own[:, None] * diagonal[None, :])
     nothing = norms <= 0  # a row of zeros counts as orthogonal to every other
     cosine = gram / xp.where(nothing, xp.ones_like(norms), norms)
     return 0.5 + 0.5 * xp.where(nothing, xp.zeros_like(cosine), cosine)

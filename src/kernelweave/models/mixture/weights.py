@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, in_double
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.predictive import Expert
 from kernelweave.models.mixture.experts import ExpertPanel
@@ -19,23 +19,40 @@ from kernelweave.solvers.mixture import (
     truncated_em,
     truncated_responsibilities,
 )
-from kernelweave.solvers.solve import Callback, Certificate, LocalSolution, solve
+from kernelweave.solvers.solve import (
+    Callback,
+    Certificate,
+    LocalSolution,
+    Solution,
+    solve,
+)
 from kernelweave.weights import Simplex
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
 
+#: Weights of the experts of one or all classes.
+Outcome = Solution | LocalSolution
 
-@dataclass(frozen=True)
+
 class Mixture:
     """Experts and their weights.
 
-    Attributes
+    Parameters
     ----------
     panel : ExpertPanel
         The experts' predictions, at the final noise levels.
     weights : ndarray of shape (p, k)
         Weight of each expert for each class.
+    outcomes : sequence of LocalSolution or Solution
+        How the weights were learned; empty if they were not.
+    problem : str
+        What was minimised.
+    error : float, default=0
+        Bound on the error of the value due to digits that the kernels had lost.
+
+    Attributes
+    ----------
     responsibilities : ndarray of shape (n, p, k)
         Responsibility of each expert for each training row (Eq. 19).
     certificate : Certificate or None
@@ -44,45 +61,32 @@ class Mixture:
         Iterations over all classes.
     """
 
-    panel: ExpertPanel
-    weights: np.ndarray
-    responsibilities: np.ndarray
-    certificate: Certificate | None
-    n_iter: int
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         panel: ExpertPanel,
         weights: np.ndarray,
-        outcomes: list[LocalSolution],
+        outcomes: Sequence[Outcome],
         problem: str,
         error: float = 0.0,
-    ) -> Mixture:
-        """The mixture with learned ``weights`` (p, k), and its certificate.
-
-        ``error`` bounds the error of the value due to digits that the kernels had lost.
-        """
+    ) -> None:
+        self.panel, self.weights = panel, weights
         shares = [
             truncated_responsibilities(
-                panel.log_density[:, :, c], panel.observed & allowed, own
+                panel.log_density[:, :, c], panel.observed & allowed, weights[:, c]
             )
-            for c, (allowed, own) in enumerate(
-                zip(panel.allowed.T, weights.T, strict=True)
-            )
+            for c, allowed in enumerate(panel.allowed.T)
         ]
-        certificate = summarise(outcomes, problem, error) if outcomes else None
-        n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
-        return cls(panel, weights, np.stack(shares, axis=2), certificate, n_iter)
+        self.responsibilities = np.stack(shares, axis=2)
+        self.certificate = summarise(outcomes, problem, error) if outcomes else None
+        self.n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
 
 
 def learn_weights(
     model: Any,
     panel: ExpertPanel,
     experts: dict[int, Expert],
-    like: Array,
     callback: Callback,
-) -> tuple[np.ndarray, list[LocalSolution], float]:
+) -> tuple[np.ndarray, list[Outcome], float]:
     """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
 
     Beside the outcomes of the groups of classes, a bound on the error of the sum of
@@ -93,23 +97,25 @@ def learn_weights(
     weights = np.zeros((p, k))
     shared = model.weights == "shared"
     groups = [list(range(k))] if shared else [[c] for c in range(k)]
-    outcomes, error = [], 0.0
+    outcomes: list[Outcome] = []
+    error = 0.0
     for classes in groups:
         members = np.flatnonzero(np.all(panel.allowed[:, classes], axis=1))
         _check_members(members, panel.classes[classes])
+        place = np.ix_(members, np.array(classes))
         if model.weights == "uniform":
-            weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
+            weights[place] = 1.0 / len(members)
             continue
-        group = _Group(model, panel, experts, members, classes, like, callback)
+        group = _Group(model, panel, experts, members, classes, callback)
         stacking = model.weights == "stacking"
         outcome = group.stacked() if stacking else group.likely()
         error += group.error_of_stack() if stacking else group.error_of_likelihood()
-        weights[:, classes] = outcome.weights[:, None]
+        weights[place] = outcome.weights[:, None]
         outcomes.append(outcome)
     return weights, outcomes, error
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Group:
     """The problem of a group of classes that share weights."""
 
@@ -118,47 +124,39 @@ class _Group:
     experts: dict[int, Expert]
     members: np.ndarray  # the experts that may predict all these classes
     classes: list[int]
-    like: Array
     callback: Callback
 
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Rows (n,) that some member has; other rows do not bear on these classes."""
-        return np.any(self.panel.observed[:, self.members], axis=1)
+    def __post_init__(self) -> None:
+        observed = self.panel.observed[:, self.members]
+        # Rows that no member has do not bear on these classes.
+        self.rows = np.any(observed, axis=1)
+        self.seen, self.each = observed[self.rows], self.panel.design.each[self.rows]
 
-    @cached_property
-    def seen(self) -> np.ndarray:
-        """Which members have each of these rows."""
-        return self.panel.observed[:, self.members][self.rows]
-
-    @cached_property
-    def row_weights(self) -> np.ndarray | None:
-        """How often each of these rows counts; None if once."""
-        weights = self.panel.design.weights
-        return None if weights is None else weights[self.rows]
-
-    def likely(self) -> LocalSolution:
+    def likely(self) -> Outcome:
         """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
-        if self.model.noise != "em":
-            return outcome
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS if self.model.noise == "em" else 0):
             if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)
         return outcome
 
-    def stacked(self) -> LocalSolution:
-        """Minimise the leave-one-out squared error of the mean."""
+    @property
+    def residual(self) -> np.ndarray:
+        """Targets of the only class minus leave-one-out means, (rows, members)."""
         (c,) = self.classes
         residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
-        moments = residual_moments(residual[self.rows], self.seen, self.row_weights)
+        return residual[self.rows]
+
+    def stacked(self) -> Outcome:
+        """Minimise the leave-one-out squared error of the mean."""
+        moments = residual_moments(self.residual, self.seen, self.each)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
         converged = gap <= self.model.tol
         status = f"{'optimal' if converged else 'stopped'}: relative gap {gap:.1e}"
         return LocalSolution(
-            weights=self._spread(found),
+            weights=found,
             value=value,
             lower_bound=lower,
             stationarity=np.nan,
@@ -176,7 +174,7 @@ class _Group:
         table = self.panel.log_density_error[self.rows][:, self.members]
         worst = np.sum(table[:, :, self.classes], axis=2)
         worst = np.max(worst, axis=1, where=self.seen, initial=0.0)
-        return float(np.average(worst, weights=self.row_weights))
+        return float(np.average(worst, weights=self.each))
 
     def error_of_stack(self) -> float:
         """Bound on the error of ``w'Aw`` at any weights, from those of the residuals.
@@ -185,61 +183,38 @@ class _Group:
         negative eigenvalues of A are set to zero, which brings no two matrices further
         apart, the norm of the errors takes its place.
         """
-        (c,) = self.classes
-        table = self.panel.mean_error[self.rows][:, self.members, c]
-        if not np.any(table):
-            return 0.0
-        residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
+        table = self.panel.mean_error[self.rows][:, self.members, self.classes[0]]
         error = np.where(self.seen, table, 0.0)
-        size = np.where(self.seen, np.abs(residual[self.rows]), 0.0) + error
-        seen, each = self.seen.astype(np.float64), np.ones(len(error))
-        each = (each if self.row_weights is None else self.row_weights)[:, None]
+        size = np.where(self.seen, np.abs(self.residual), 0.0) + error
+        seen, each = self.seen.astype(np.float64), self.each[:, None]
         shared = (each * seen).T @ seen
         moved = (each * error).T @ size / np.where(shared > 0, shared, 1.0)
         moved = moved + moved.T
         return float(np.max(moved) if np.all(self.seen) else np.linalg.norm(moved))
 
-    def _solve(self, before: int = 0) -> LocalSolution:
+    def _solve(self, before: int = 0) -> Outcome:
         """The best weights for the current densities, after ``before`` iterations."""
-        model, host = self.model, self._table()
-        each = self.row_weights
-        total = len(host) if each is None else float(np.sum(each))
-        prior = float(model.concentration) * total / len(self.members)
+        model, host, each = self.model, self._table(), self.each
+        prior = float(model.concentration) * float(np.sum(each)) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= model._large_table:
-            table = from_numpy(host, self.like, namespace(self.like).float64)
+            table = in_double(host, self.panel.maps.like)
+        settings, offset = {"tol": model.tol, "callback": self.callback}, 0.0
+        found: Outcome
         if np.all(self.seen):
+            settings |= {"method": model.solver, "max_iter": model.max_iter}
             criterion = MixtureLikelihood(table, prior, each)
-            found = solve(
-                criterion,
-                Simplex(),
-                method=model.solver,
-                tol=model.tol,
-                max_iter=model.max_iter,
-                callback=self.callback,
-            )
-            return LocalSolution(
-                weights=self._spread(found.weights),
-                value=found.value + criterion.offset,
-                lower_bound=found.lower_bound + criterion.offset,
-                stationarity=np.nan,
-                converged=found.converged,
-                status=found.status,
-                n_iter=before + found.n_iter,
-            )
-        limit = {} if model.max_iter is None else {"max_iter": model.max_iter}
-        result = truncated_em(
-            table,
-            self.seen,
-            prior,
-            tol=model.tol,
-            callback=self.callback,
-            row_weights=each,
-            **limit,
+            found, offset = solve(criterion, Simplex(), **settings), criterion.offset
+        else:
+            settings |= {} if model.max_iter is None else {"max_iter": model.max_iter}
+            found = truncated_em(table, self.seen, prior, row_weights=each, **settings)
+        return replace(
+            found,
+            value=found.value + offset,
+            lower_bound=found.lower_bound + offset,
+            n_iter=before + found.n_iter,
         )
-        weights = self._spread(result.weights)
-        return replace(result, weights=weights, n_iter=before + result.n_iter)
 
     def _table(self) -> np.ndarray:
         """Log densities (rows, members), summed over the classes of the group."""
@@ -251,7 +226,7 @@ class _Group:
         panel = self.panel
         share = np.zeros(panel.observed.shape)
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
-            self._table(), self.seen, weights[self.members]
+            self._table(), self.seen, weights
         )
         share *= panel.design.each[:, None]
         moved = False
@@ -265,19 +240,13 @@ class _Group:
             better = np.zeros(len(best), dtype=bool)
             better[self.classes] = gain[self.classes] > 1e-9 * panel.design.total
             if np.any(better):
-                chosen = expert.moved(np.where(better, best, level))
-                panel.settle(e, chosen, self.like)
+                panel.settle(e, expert.moved(np.where(better, best, level)))
                 moved = True
         return moved
 
-    def _spread(self, weights: np.ndarray) -> np.ndarray:
-        full = np.zeros(len(self.panel.allowed))
-        full[self.members] = weights
-        return full
-
 
 def summarise(
-    outcomes: list[LocalSolution], problem: str, error: float = 0.0
+    outcomes: Sequence[Outcome], problem: str, error: float = 0.0
 ) -> Certificate:
     """One certificate for all classes: their values add up.
 
@@ -286,7 +255,8 @@ def summarise(
     """
     value = sum(outcome.value for outcome in outcomes)
     lower = sum(outcome.lower_bound for outcome in outcomes)
-    measures = [o.stationarity for o in outcomes if not np.isnan(o.stationarity)]
+    measured = [getattr(outcome, "stationarity", np.nan) for outcome in outcomes]
+    measures = [measure for measure in measured if not np.isnan(measure)]
     open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
     gap = (value - lower) / max(1.0, abs(value))
     if open_ones:

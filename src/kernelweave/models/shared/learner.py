@@ -482,7 +482,7 @@ def race_norms(
 
 def _sample_rows(design: RowDesign, size: int) -> np.ndarray:
     """About ``size`` rows, drawn at random but always alike; groups stay together."""
-    units = _units(design)
+    units = design.units
     rank = np.random.default_rng(0).permutation(int(np.max(units)) + 1)[units]  # (n,)
     return np.flatnonzero(rank <= np.sort(rank)[size - 1])
 
@@ -768,10 +768,6 @@ def shuffled_folds(n: int, classify: bool, grouped: bool, random_state: Any) -> 
     return kinds[classify, grouped](n, shuffle=True, random_state=random_state)
 
 
-def _units(design: RowDesign) -> np.ndarray:
-    return np.arange(design.n_rows) if design.groups is None else design.groups
-
-
 def learn_folds(
     bank: Bank,
     targets: np.ndarray,
@@ -1030,7 +1026,7 @@ def _standard_error(
     deviation: np.ndarray, weights: np.ndarray, design: RowDesign
 ) -> float:
     """Of a weighted mean, from deviations (n,) that are independent between groups."""
-    sums = np.bincount(_units(design), weights * deviation)
+    sums = np.bincount(design.units, weights * deviation)
     return float(np.sqrt(np.sum(sums**2)) / np.sum(weights))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -28,12 +27,16 @@ from kernelweave.views.streams import concatenate_rows
 MOST_BLOCKS = 128
 
 
-@dataclass(frozen=True)
 class NumberedRows:
     """Rows of Dask collections by their number, wherever the partitions begin.
 
     Features, chunks, folds and probes depend on the numbers of rows alone, so that the
     model does not depend on the partitions, and is that of the same rows in an array.
+
+    Parameters
+    ----------
+    X, y : Dask collections
+        Rows and targets; lengths that are unknown are counted now.
 
     Attributes
     ----------
@@ -43,23 +46,17 @@ class NumberedRows:
         The numbers of their first rows, and in the end the number of all rows.
     """
 
-    rows: list[Any]
-    targets: list[Any]
-    ends: np.ndarray
-
-    @classmethod
-    def of(cls, X: Any, y: Any) -> NumberedRows:
-        """Rows X and targets y; lengths that are unknown are counted now."""
+    def __init__(self, X: Any, y: Any) -> None:
         rows, targets = partitions(X), partitions(y)
         if len(rows) != len(targets):
             raise ValueError(
                 f"X has {len(rows)} partitions, but y has {len(targets)}; make both "
                 "from the same partitions, or name the column of y"
             )
-        ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
-        if ends[-1] == 0:
+        self.rows, self.targets = rows, targets
+        self.ends = np.cumsum([0, *_lengths(X, rows)])
+        if self.n_rows == 0:
             raise ValueError(NO_ROWS)
-        return cls(rows, targets, ends)
 
     @property
     def n_rows(self) -> int:
@@ -68,35 +65,30 @@ class NumberedRows:
 
     def take(self, numbers: np.ndarray) -> tuple[Any, Any]:
         """Rows and targets with these numbers, in ascending order, in host memory."""
-        import dask
-
-        pick, tasks = dask.delayed(_picked), []
-        for parts in (self.rows, self.targets):
-            for i, part in enumerate(parts):
-                first, end = int(self.ends[i]), int(self.ends[i + 1])
-                own = numbers[(numbers >= first) & (numbers < end)] - first
-                if len(own):
-                    tasks.append(pick(part, own, end - first, i))
+        tasks = []
+        for i, (first, end) in enumerate(pairwise(self.ends.tolist())):
+            own = numbers[(numbers >= first) & (numbers < end)] - first
+            if len(own):
+                tasks += self._pick(i, own)
         found = _computed(tasks)
-        half = len(found) // 2
-        return concatenate_rows(found[:half]), concatenate_rows(found[half:])
+        return concatenate_rows(found[::2]), concatenate_rows(found[1::2])
 
     def between(self, start: int, stop: int) -> Iterator[tuple[int, int, Any, Any]]:
         """Slices that cover the rows ``start`` to ``stop``: partition, first row, both.
 
         The first row is numbered within the partition.
         """
-        import dask
-
-        pick = dask.delayed(_picked)
         for i, (first, end) in enumerate(pairwise(self.ends.tolist())):
             part = slice(max(start, first) - first, min(stop, end) - first)
             if part.start < part.stop:
-                both = (
-                    pick(blocks[i], part, end - first, i)
-                    for blocks in (self.rows, self.targets)
-                )
-                yield i, part.start, *both
+                yield i, part.start, *self._pick(i, part)
+
+    def _pick(self, i: int, rows: Any) -> list[Any]:
+        """Rows and targets of partition ``i``, numbered within it."""
+        import dask
+
+        pick, length = dask.delayed(_picked), int(self.ends[i + 1] - self.ends[i])
+        return [pick(part[i], rows, length, i) for part in (self.rows, self.targets)]
 
 
 def _lengths(X: Any, parts: list[Any]) -> list[int]:
@@ -121,9 +113,7 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
 
-def dask_moments(
-    recipe: ChunkRecipe, intake: Intake, data: NumberedRows, chunk_rows: int
-) -> Moments:
+def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Moments:
     """Moments of all rows, summed in an order fixed by their numbers.
 
     Rows are cut into the chunks of :class:`RowAccumulator`, and these are summed in the
@@ -136,7 +126,7 @@ def dask_moments(
     _check_workers(recipe)
     shared = dask.delayed((recipe, intake))
     step = dask.delayed(_add_rows)
-    chunks = GROUP
+    chunks, chunk_rows = GROUP, intake.chunk_rows(intake.like)
     while -(-data.n_rows // (chunks * chunk_rows)) > MOST_BLOCKS:
         chunks *= 2
     size, sums = chunks * chunk_rows, []
@@ -177,23 +167,16 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
             )
-        _check_equal(X.shape[0], len(y))
-        return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
-    if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
-        known = not np.isnan([*X.chunks[0], *y.chunks[0]]).any()
-        if known:
-            _check_equal(X.shape[0], y.shape[0])
-        if known and X.chunks[0] != y.chunks[0]:
-            return X, y.rechunk((X.chunks[0], *y.chunks[1:]))
-    return X, y
-
-
-def _check_equal(rows: int, targets: int) -> None:
-    if rows != targets:
+        y = da.from_array(y, chunks=-1)
+    arrays = hasattr(X, "rechunk") and hasattr(y, "rechunk")
+    if not arrays or np.isnan([*X.chunks[0], *y.chunks[0]]).any():
+        return X, y
+    if X.shape[0] != y.shape[0]:
         raise ValueError(
-            f"X and y have inconsistent numbers of samples: X has {rows:,} rows, y has "
-            f"{targets:,}. Make both from the same rows"
+            f"X and y have inconsistent numbers of samples: X has {X.shape[0]:,} rows, "
+            f"y has {y.shape[0]:,}. Make both from the same rows"
         )
+    return X, y.rechunk((X.chunks[0], *y.chunks[1:]))
 
 
 def predict_lazily(model: Any, method: str, X: Any) -> Any:
@@ -250,15 +233,11 @@ def _add_rows(
     rows per chunk and the number of the first chunk.
     """
     recipe, intake = shared
-    if hasattr(targets, "to_numpy"):
-        targets = targets.to_numpy()
     with prefixed(f"In partition {place[0]}: "):
-        y = intake.targets(rows, np.asarray(targets), place[1])
-        views = intake.rows(rows, place[1])
-    found = RowAccumulator(recipe, *origin)
-    if before is not None:
-        found.tree, found.waiting = copy.copy(before.tree), before.waiting
-    found.push(views, y, intake.weights(y))
+        portion = intake.portion(rows, np.asarray(targets), place[1])
+    found = RowAccumulator(recipe, *origin) if before is None else copy.copy(before)
+    found.recipe = recipe
+    found = found.added(*portion)
     if is_last:
         return found.total()
     found.recipe = None  # type: ignore[assignment]  # every worker has it already

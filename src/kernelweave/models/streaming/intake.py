@@ -5,7 +5,7 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
-from kernelweave.fits.ridge import output_frame
+from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
@@ -56,40 +56,10 @@ NO_ROWS = (
     "the input X has no rows: there is nothing to learn from. Check how they were "
     "selected"
 )
+#: Rows of each view, targets and weights.
+Portion = tuple[list[Any], np.ndarray, np.ndarray]
 #: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
-
-
-@dataclass(frozen=True)
-class FeatureOptions:
-    """How explicit features are made and summed."""
-
-    method: str  # "exact", "nystroem" or "random"
-    n_features: int  # of each kernel that has to be approximated
-    device: str | None  # where features are computed; None: where the rows are
-    n_folds: int  # of a cross-validation; 1 for none
-    seed: int  # fixes landmarks, frequencies and folds
-    why: str  # explicit features are used
-
-    @classmethod
-    def of(cls, model: Any, why: str) -> FeatureOptions:
-        """The options of an estimator; draws a seed unless ``random_state`` is one."""
-        method = "nystroem" if model.features == "auto" else model.features
-        seed = model.random_state
-        if not isinstance(seed, int | np.integer):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        folds = N_FOLDS if model.alpha == "cv" else 1
-        return cls(method, int(model.n_features), model.device, folds, int(seed), why)
-
-    @property
-    def sample_rows(self) -> int:
-        """Number of rows that fix the features."""
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
-
-    def chunk_rows(self, like: Any) -> int:
-        """Number of rows whose features are computed at a time."""
-        here = on_host(like) and self.device is None
-        return CHUNK_ROWS["cpu" if here else "gpu"]
 
 
 class Intake:
@@ -98,22 +68,73 @@ class Intake:
     Parameters
     ----------
     model : estimator
-        Its ``views`` determine which columns are used. A bare copy of it receives
-        ``n_features_in_`` and ``feature_names_in_``, so that this can go to workers.
+        Its ``views`` determine which columns are used, others of its parameters how
+        features are made and summed, whatever becomes of it later.
+    why : str
+        Why explicit features are used.
 
     Attributes
     ----------
+    bearer : estimator
+        A bare copy of it, which receives ``n_features_in_`` and
+        ``feature_names_in_``, so that this can go to workers.
+    seed : int
+        Fixes landmarks, frequencies and folds; drawn unless ``random_state`` is one.
+    n_folds : int
+        Folds of a cross-validation; 1 for none.
     views, positions : list
         The views and their columns, known after the first portion.
     like : array
         No rows, with the namespace, device and dtype of the first portion.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.bearer = type(model)(**model.get_params(deep=False))
+    def __init__(self, model: Any, why: str) -> None:
+        self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
+        seed = model.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        self.seed, self.n_folds = int(seed), N_FOLDS if model.alpha == "cv" else 1
         self.views = parse_views(model.views, reserved=model._get_param_names())
         self.positions: list[list[int]] = []
         self.like: Array = None
+
+    @property
+    def sample_rows(self) -> int:
+        """Number of rows that fix the features."""
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.bearer.n_features))
+
+    def chunk_rows(self, like: Any) -> int:
+        """Number of rows whose features are computed at a time."""
+        here = on_host(like) and self.bearer.device is None
+        return CHUNK_ROWS["cpu" if here else "gpu"]
+
+    def portions(
+        self, portions: Iterable[Any], design: RowDesign | None = None
+    ) -> Iterator[Portion]:
+        """Blocks, targets and weights of each portion.
+
+        Those of an array have a ``design``, and targets that were checked as a whole.
+        """
+        start = 0
+        for X, y in portions:
+            if design is None:
+                portion = self.portion(X, y, start)
+            else:
+                portion = self.rows(X, start), y, design.each[start : start + len(y)]
+            yield portion
+            start += len(portion[1])
+
+    def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
+        """Blocks, targets and weights of one portion; ``start`` numbers row 0.
+
+        The weights are those ``given`` times those of the classes.
+        """
+        targets, owner = self.targets(X, y, start), type(self.bearer).__name__
+        blocks = self.rows(X, start)
+        with numbered(start):
+            weights = check_sample_weight(given, len(targets), owner, all_zero=True)
+        of_class = weights_of_portion(targets, self.bearer.class_weight, owner)
+        return blocks, targets, weights * of_class
 
     def rows(self, X: Any, start: int = 0) -> list[Any]:
         """Blocks of finite floats (m, d_view); ``start`` is the number of row 0.
@@ -162,15 +183,6 @@ class Intake:
         with numbered(start):
             return check_targets(self.bearer, X, y)
 
-    def weights(
-        self, targets: np.ndarray, given: Any = None, start: int = 0
-    ) -> np.ndarray:
-        """Weights (m,) of a portion: those ``given`` times those of the classes."""
-        owner = type(self.bearer).__name__
-        with numbered(start):
-            weights = check_sample_weight(given, len(targets), owner, all_zero=True)
-        return weights * weights_of_portion(targets, self.bearer.class_weight, owner)
-
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
@@ -179,69 +191,59 @@ class Intake:
 
 
 def draw_sample(
-    options: FeatureOptions, stream: Stream, portions: Any, intake: Intake
-) -> tuple[list[Any], list[Any]]:
+    intake: Intake, stream: Stream, portions: Iterator[Portion]
+) -> tuple[list[Portion], list[Any]]:
     """Portions read ahead, and the rows that fix the features."""
-    size = options.sample_rows
-    rows = stream.sample(size, options.seed)
+    size = intake.sample_rows
+    rows = stream.sample(size, intake.seed)
     if rows is not None:
         try:
             return [], intake.rows(rows)
         except (TypeError, ValueError):
-            start = 0  # find the row again, to report its number in the whole
-            for portion, targets in stream.portions():
-                intake.rows(portion, start)
-                start += len(targets)
+            for _ in portions:  # find the row, to report its number in the whole
+                pass
             raise
-    waiting: list[Any] = []
+    waiting: list[Portion] = []
     seen = 0
-    for portion, targets in portions:
-        targets = np.array(intake.targets(portion, targets, seen))
+    for blocks, targets, weights in portions:
         # The next portion may reuse the same memory.
-        rows = [detached(block) for block in intake.rows(portion, seen)]
-        waiting.append((rows, targets))
+        own = [detached(block) for block in blocks]
+        waiting.append((own, np.array(targets), weights))
         seen += len(targets)
         if seen >= size:
             break
     if not waiting:
         raise ValueError(NO_ROWS)
-    blocks = [
-        concatenate_rows(list(parts))
-        for parts in zip(*(w[0] for w in waiting), strict=True)
-    ]
-    return waiting, [block[:size, :] for block in blocks]
+    views = zip(*(blocks for blocks, _, _ in waiting), strict=True)
+    return waiting, [concatenate_rows(list(parts))[:size, :] for parts in views]
 
 
 def make_recipe(
-    options: FeatureOptions,
-    intake: Intake,
-    sample: list[Any],
-    targets: Any,
-    n_rows: int | None = None,
+    intake: Intake, sample: list[Any], targets: Any, n_rows: int | None = None
 ) -> ChunkRecipe:
     """Features fixed by a sample of rows, and what to sum over chunks."""
-    own = np.asarray(targets)
-    if n_rows is not None and len(own) == n_rows > options.sample_rows:
-        own = own[sampled(n_rows, options.sample_rows, options.seed)]
+    model, own = intake.bearer, np.asarray(targets)
+    if n_rows is not None and len(own) == n_rows > intake.sample_rows:
+        own = own[sampled(n_rows, intake.sample_rows, intake.seed)]
     features = FeatureRecipe(
         intake.views,
         sample,
-        options.method,
-        options.n_features,
-        options.seed,
+        "nystroem" if model.features == "auto" else model.features,
+        int(model.n_features),
+        intake.seed,
         as_given(own[: sample[0].shape[0]]),
     )
-    like = device_array(intake.like, options.device)
+    like = device_array(intake.like, model.device)
     size = features.n_features + 32
-    tall = min(n_rows or size, options.chunk_rows(like))
+    tall = min(n_rows or size, intake.chunk_rows(like))
     narrow = min(n_rows or size, size)
     require_memory(
-        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        8 * (intake.n_folds * WORK_MATRICES * narrow * size + tall * size),
         f"second moments of {features.n_features} features",
         "use a smaller n_features or fewer kernels",
         like=like,
     )
-    origin, unit, classify = None, None, is_classifier(intake.bearer)
+    origin, unit, classify = None, None, is_classifier(model)
     if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
         origin, unit = output_frame(outputs, to_numpy(like).dtype)
@@ -251,8 +253,8 @@ def make_recipe(
         features,
         like,
         classify,
-        options.n_folds,
-        options.seed,
+        intake.n_folds,
+        intake.seed,
         origin,
         features.means(sample) if single else None,
         unit,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from kernelweave._array import (
     Array,
     FactorizationError,
     cholesky,
-    device,
+    empty,
     from_numpy,
     lower_inverse,
     namespace,
@@ -20,17 +19,23 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
-from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
-from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
-from kernelweave.fits.ridge import RowDesign, normal_basis, principal_axes
+from kernelweave.fits.moment_problem import (
+    CvPath,
+    GcvPath,
+    MomentProblem,
+    block_sums,
+    trace_scales,
+)
+from kernelweave.fits.ridge import RowDesign, class_coding, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
+from kernelweave.models.shared.inputs import RowMap, require_enough
 from kernelweave.models.shared.learner import (
-    Choice,
+    AlphaStart,
     Fitted,
     Judgement,
     KernelRows,
@@ -58,7 +63,6 @@ class SummedRows:
     recipe: ChunkRecipe
     moments: Moments
     intake: Intake
-    why: str  # explicit features are used
 
     @property
     def classes(self) -> np.ndarray:
@@ -66,55 +70,25 @@ class SummedRows:
         assert self.moments.labels is not None
         return self.moments.labels
 
-    def trained(self, kernel_map: FeatureKernelMap, fitted: Fitted) -> Trained:
-        """The result of a fit to these moments."""
-        report = _report(self.recipe, self.moments.probe.views, "moments", self.why)
-        kernel_map.remarks += report.remarks
-        return Trained(fitted, self.intake.row_map(kernel_map), report)
 
+def _mapped(
+    recipe: ChunkRecipe,
+    intake: Intake,
+    mean: np.ndarray,
+    active: list[int],
+    probe: list[Any],
+    kind: str,
+) -> tuple[RowMap, FeatureReport]:
+    """How new rows are mapped to the ``active`` kernels, and how well.
 
-def _report(
-    recipe: ChunkRecipe, probe: list[Any], kind: str, why: str
-) -> FeatureReport:
-    maps = recipe.features.report([rows[:256] for rows in probe])
-    return FeatureReport(kind, why, recipe.features.n_features, maps)
-
-
-def judge_moments(
-    problem: MomentProblem,
-    folds: Array | None,
-    weights: np.ndarray,
-    alpha: float | None,
-    start: Any = None,
-    per_target: bool = False,
-) -> Judgement:
-    """Alpha, by default the best, with the errors of the targets from moments.
-
-    The errors are those of cross-validation with the moments of each fold ``folds``
-    (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
+    Features have the means ``mean`` (D,); errors are measured on a probe of rows.
     """
-    path: GcvPath | CvPath
-    if folds is None:
-        path = GcvPath(problem, weights)
-    else:
-        path = CvPath(problem, folds, weights)
-    used = best_alpha(path, per_target) if alpha is None else alpha
-    missed = path.missed(used) if alpha is None else 0.0
-    return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
-
-
-def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
-    """The target of each class (k, k - 1), and the factor to the paper's values.
-
-    The rows are those of :func:`reduced_class_target`. For two classes the criterion
-    of Ye et al. (2007) uses the target of Eq. 8, which is a multiple of this one.
-    """
-    q = np.sqrt(counts / np.sum(counts))
-    coding = (np.diag(1.0 / q) - q[None, :]) @ normal_basis(q)
-    factor = 1.0
-    if len(counts) == 2:
-        factor = float(1.0 / counts[1] / coding[1, 0])
-    return coding, factor
+    features = recipe.features
+    kernel_map = FeatureKernelMap(features, mean, active, recipe.like)
+    maps = features.report([rows[:256] for rows in probe])
+    report = FeatureReport(kind, intake.why, features.n_features, maps)
+    kernel_map.remarks += report.remarks
+    return intake.row_map(kernel_map), report
 
 
 def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,15 +102,111 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
     return np.diag(np.where(varies, 1.0 / deviation, 0.0)), deviation
 
 
-@dataclass(frozen=True)
-class Solved:
-    """Weights and coefficients over the D + k rows of a moment problem."""
+class MomentFit:
+    """Weights and coefficients over the D + k rows of a moment problem.
 
-    problem: MomentProblem
-    choice: Choice
-    coef: Array  # (D + k, k)
-    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again, for each column.
-    precision: np.ndarray  # (k,)
+    Parameters
+    ----------
+    options : LearnerOptions
+        Which weights to learn.
+    rows : SummedRows
+        The moments.
+    callback : callable
+        Called after each iteration.
+    coding : ndarray of shape (t, k)
+        The target of each class or output.
+    factor : float, default=1.0
+        By which targets are multiplied in the criterion.
+    per_target : bool, default=False
+        Whether each target has its own alpha.
+
+    Attributes
+    ----------
+    coef : array of shape (D + k, k)
+        Coefficients, at the alpha of each column.
+    precision : ndarray of shape (k,)
+        Mean of ``(M^-1)_ii`` over the n rows, after centring again, for each column.
+    weights : ndarray of shape (p,)
+        Weights of all kernels.
+    """
+
+    def __init__(
+        self,
+        options: LearnerOptions,
+        rows: SummedRows,
+        callback: Callback,
+        coding: np.ndarray,
+        factor: float = 1.0,
+        per_target: bool = False,
+    ) -> None:
+        recipe, features, moments = rows.recipe, rows.recipe.features, rows.moments
+        zeros = np.zeros(features.n_features)
+        offset = zeros if recipe.offset is None else recipe.offset
+        problem = MomentProblem(
+            moments.total(),
+            coding,
+            features.widths,
+            features.names,
+            recipe.precision,
+            block_sums(offset**2, features.widths),
+            np.array(features.noise),
+            moments.n_rows,
+        )
+        self.problem, self.probe = problem, moments.probe
+        self.folds, self.per_target = None, per_target
+        if options.alpha == "cv":
+            self.folds, options = moments.gram, replace(options, alpha="loo")
+        self.choice = search_norms(
+            options,
+            "learn" if options.alpha == "loo" else options.alpha,
+            self._judge,
+            lambda alpha: PrimalFisher(problem, alpha, factor),
+            callback,
+        )
+        self._solve()
+        mean, views = to_numpy(problem.mean) + offset, self.probe.views
+        self.row_map, self.report = _mapped(
+            recipe, rows.intake, mean, problem.active, views, "moments"
+        )
+        self.weights = self.row_map.kernel_map.spread(self.choice.weights)
+        if problem.jitter > NOTABLE_JITTER:
+            bits = namespace(recipe.like).finfo(recipe.like.dtype).bits
+            self.row_map.kernel_map.remarks.append(
+                f"a share of {problem.jitter:.0e} was added to every variance, "
+                f"since sums of products in float{bits} are no better; functions "
+                "change by as much, divided by alpha"
+            )
+
+    def _judge(
+        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
+    ) -> Judgement:
+        """Alpha, by default the best, with the errors of the targets from moments.
+
+        The errors are those of cross-validation where there are folds, otherwise those
+        of generalised cross-validation.
+        """
+        problem, folds = self.problem, self.folds
+        plain = folds is None
+        path = GcvPath(problem, weights) if plain else CvPath(problem, folds, weights)
+        used = best_alpha(path, self.per_target) if alpha is None else alpha
+        missed = path.missed(used) if alpha is None else 0.0
+        return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
+
+    def _solve(self) -> None:
+        """Coefficients at the alpha of each column, and their precision."""
+        problem, choice = self.problem, self.choice
+        xp, k = namespace(problem.target), int(problem.target.shape[1])
+        alphas = np.broadcast_to(choice.alpha, (k,))
+        missing = problem.n_rows - 1 - problem.target.shape[0]  # without any kernel
+        self.precision, columns = np.empty(k), [problem.target[:, :1]] * k
+        for alpha in np.unique(alphas):
+            factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
+            coef = solve_factored(factor, problem.target)
+            trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
+            for j in np.flatnonzero(alphas == alpha):
+                self.precision[j] = trace / problem.n_rows
+                columns[j] = coef[:, int(j) : int(j) + 1]
+        self.coef = xp.concat(columns, axis=1)
 
     @property
     def errors(self) -> np.ndarray:
@@ -152,74 +222,16 @@ class Solved:
         scales = np.sqrt(problem.scales[problem.active])
         return feature_coef(problem.bank, self.coef, self.choice.weights, scales)
 
-    def kernel_map(self, recipe: ChunkRecipe) -> FeatureKernelMap:
-        """The map from new rows to projections."""
-        mean = to_numpy(self.problem.mean)
-        mean = mean if recipe.offset is None else mean + recipe.offset
-        found = FeatureKernelMap(
-            recipe.features, mean, self.problem.active, recipe.like
-        )
-        if self.problem.jitter > NOTABLE_JITTER:
-            bits = namespace(recipe.like).finfo(recipe.like.dtype).bits
-            found.remarks.append(
-                f"a share of {self.problem.jitter:.0e} was added to every variance, "
-                f"since sums of products in float{bits} are no better; functions "
-                "change by as much, divided by alpha"
-            )
-        return found
+    def project(self, coef: Array) -> np.ndarray:
+        """Features of the probe times coefficients (D_used, r), (q, r)."""
+        views, kernel_map = self.probe.views, self.row_map.kernel_map
+        found = kernel_map.project(views, self.weights, coef)
+        return to_numpy(found).astype(np.float64)
 
-
-def solve_moments(
-    options: LearnerOptions,
-    recipe: ChunkRecipe,
-    moments: Moments,
-    coding: tuple[np.ndarray, float],
-    callback: Callback,
-    per_target: bool = False,
-) -> Solved:
-    """Learn the weights, settle alpha, and solve for the coefficients.
-
-    ``coding`` is the target of each class or output (t, k), and its factor in the
-    criterion.
-    """
-    features = recipe.features
-    offset = np.zeros(features.n_features) if recipe.offset is None else recipe.offset
-    problem = MomentProblem(
-        moments.total(),
-        coding[0],
-        features.widths,
-        features.names,
-        recipe.precision,
-        np.array([np.sum(offset[block] ** 2) for block in features.blocks]),
-        np.array(features.noise),
-        moments.n_rows,
-    )
-    crossed = options.alpha == "cv"
-    folds = moments.gram if crossed else None
-    options = replace(options, alpha="loo") if crossed else options
-    choice = search_norms(
-        options,
-        "learn" if options.alpha == "loo" else options.alpha,
-        partial(judge_moments, problem, folds, per_target=per_target),
-        lambda alpha: PrimalFisher(problem, alpha, coding[1]),
-        callback,
-    )
-    return Solved(problem, choice, *_solve_columns(problem, choice))
-
-
-def _solve_columns(problem: MomentProblem, choice: Choice) -> tuple[Array, np.ndarray]:
-    """``B`` (D + k, k) at the alpha of each column, and the mean of ``(M^-1)_ii``."""
-    xp, k = namespace(problem.target), int(problem.target.shape[1])
-    alphas = np.broadcast_to(choice.alpha, (k,))
-    missing = problem.n_rows - 1 - int(problem.target.shape[0])  # without any kernel
-    precision, columns = np.empty(k), [xp.zeros_like(problem.target[:, :1])] * k
-    for alpha in np.unique(alphas):
-        factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
-        coef = solve_factored(factor, problem.target)
-        trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
-        for j in np.flatnonzero(alphas == alpha):
-            precision[j], columns[j] = trace, coef[:, int(j) : int(j) + 1]
-    return xp.concat(columns, axis=1), precision / problem.n_rows
+    def trained(self, **found: Any) -> Trained:
+        """The result: the choice, and what else has been ``found``."""
+        fitted = Fitted(self.choice, float(np.mean(self.errors)), **found)
+        return Trained(fitted, self.row_map, self.report)
 
 
 def fit_class_moments(
@@ -229,27 +241,20 @@ def fit_class_moments(
     priors: np.ndarray | None = None,
 ) -> Trained:
     """Fit a discriminant to the moments of rows with classes."""
-    recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
-    k = len(rows.classes)
-    counts = to_numpy(moments.total()[0, 1 : 1 + k])  # or sums of weights
-    coding, factor = class_coding(counts)
-    solved = solve_moments(options, recipe, moments, (coding, factor), callback)
-    kernel_map = solved.kernel_map(recipe)
-    axes = to_numpy(principal_axes(solved.coef, solved.problem.target))
-    coef = from_numpy(solved.feature_coef() @ axes, like)
-    fitted = Fitted(
-        solved.choice,
-        float(np.mean(solved.errors)),
-        feature_coef=coef,
-        classes=rows.classes,
-        gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes, priors),
-    )
-    return rows.trained(kernel_map, fitted)
+    classes, like = rows.classes, rows.intake.like
+    counts = to_numpy(rows.moments.total()[0, 1 : 1 + len(classes)])  # or of weights
+    coding, factor = class_coding(counts)[0], 1.0
+    if len(classes) == 2:  # the criterion of Ye et al. (2007) has the target of Eq. 8
+        factor = float(1.0 / counts[1] / coding[1, 0])
+    fit = MomentFit(options, rows, callback, coding, factor)
+    axes = to_numpy(principal_axes(fit.coef, fit.problem.target))
+    coef = from_numpy(fit.feature_coef() @ axes, like)
+    gaussians = _gaussians(fit, rows.moments, coef, coding @ axes, priors)
+    return fit.trained(feature_coef=coef, classes=classes, gaussians=gaussians)
 
 
 def _gaussians(
-    solved: Solved,
-    kernel_map: FeatureKernelMap,
+    fit: MomentFit,
     moments: Moments,
     feature_coef: Array,
     targets: np.ndarray,
@@ -264,11 +269,9 @@ def _gaussians(
     that this makes is corrected by the difference on the probe: if that holds all rows,
     the Gaussians are those of kernels between all rows.
     """
-    problem, choice = solved.problem, solved.choice
-    k, probe = len(targets), moments.probe
-    widen = 1.0 / (float(choice.alpha) * max(float(solved.precision[0]), 1e-300))
-    weights = kernel_map.spread(choice.weights)
-    used = np.repeat(weights != 0, problem.widths)
+    problem, k, probe = fit.problem, len(targets), fit.probe
+    widen = 1.0 / (float(fit.choice.alpha) * max(float(fit.precision[0]), 1e-300))
+    used = np.repeat(fit.weights != 0, problem.widths)
     head = to_numpy(moments.total()[1 : 1 + k, :])
     counts = head[:, 0]
     coef = to_numpy(feature_coef).astype(np.float64)
@@ -277,15 +280,11 @@ def _gaussians(
     # All rows share one intercept, as in RowDesign.held_out.
     means = targets * (1.0 + 1.0 / (problem.n_rows - 1)) - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, probe.y)  # type: ignore[arg-type]
-    projected = to_numpy(kernel_map.project(probe.views, weights, feature_coef)).astype(
-        np.float64
-    )
-    own, missed = targets[codes], targets[codes] - projected
+    own, missed = targets[codes], targets[codes] - fit.project(feature_coef)
     about = own * (1.0 + 1.0 / (problem.n_rows - 1)) - widen * missed
     lost = (probe.weights / (problem.total - probe.weights))[:, None]
     try:
-        leverages = _leverages(solved, kernel_map, probe.views)
-        room = 1.0 - probe.weights * (1.0 / problem.total + leverages)
+        room = 1.0 - probe.weights * (1.0 / problem.total + _leverages(fit))
     except FactorizationError:  # alpha is within rounding of zero
         room = np.full(len(codes), 1.0 / widen)
     held_out = own * (1.0 + lost) - missed / np.maximum(room, LEAST_ROOM)[:, None]
@@ -297,50 +296,40 @@ def _gaussians(
     return classes.gaussians(held_out, codes, design=design, priors=priors)
 
 
-def _leverages(
-    solved: Solved, kernel_map: FeatureKernelMap, views: list[Any]
-) -> np.ndarray:
+def _leverages(fit: MomentFit) -> np.ndarray:
     """``f'(alpha I + F'F)^-1 f`` of rows with features f among all rows F, (q,).
 
     Features are centred, scaled, and multiplied by the roots of the kernel weights.
     """
-    problem, choice = solved.problem, solved.choice
-    bank = problem.bank
-    roots = np.sqrt(np.repeat(choice.weights, bank.widths))
-    scales = np.sqrt(np.repeat(problem.scales[problem.active], bank.widths))
+    bank = fit.problem.bank
+    roots = np.sqrt(np.repeat(fit.choice.weights, bank.widths))
     used = np.flatnonzero(roots)
     features = to_numpy(bank.features).astype(np.float64)[:, used] * roots[used]
     gram = features.T @ features
-    gram[np.diag_indices_from(gram)] += float(choice.alpha)
+    gram[np.diag_indices_from(gram)] += float(fit.choice.alpha)
     inverse = to_numpy(lower_inverse(cholesky(gram, overwrite=True)))
-    coef = (roots * scales)[used][:, None] * inverse.T  # (D_used, D_used)
-    weights = kernel_map.spread(choice.weights)
-    found = kernel_map.project(views, weights, from_numpy(coef, solved.coef))
-    return np.sum(to_numpy(found).astype(np.float64) ** 2, axis=1)
+    scales = (roots * fit.problem.feature_scales)[used]
+    coef = from_numpy(scales[:, None] * inverse.T, fit.coef)  # (D_used, D_used)
+    return np.sum(fit.project(coef) ** 2, axis=1)
 
 
 def fit_output_moments(
     options: LearnerOptions, rows: SummedRows, callback: Callback
 ) -> Trained:
     """Fit a ridge regression to the moments of rows with outputs."""
-    recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
-    gram = moments.total()
-    coding, deviation = output_coding(gram, moments.n_targets)
-    solved = solve_moments(
-        options, recipe, moments, (coding, 1.0), callback, per_target=True
-    )
+    recipe, like, n_targets = rows.recipe, rows.intake.like, rows.moments.n_targets
+    gram = rows.moments.total()
+    coding, deviation = output_coding(gram, n_targets)
+    fit = MomentFit(options, rows, callback, coding, per_target=True)
     unit = 1.0 if recipe.unit is None else recipe.unit
-    coef = solved.feature_coef() * (deviation * unit)[None, :]
-    mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.total * unit
+    coef = fit.feature_coef() * (deviation * unit)[None, :]
+    mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
-    fitted = Fitted(
-        solved.choice,
-        float(np.mean(solved.errors)),
-        solved.errors,
+    return fit.trained(
+        loo_errors=fit.errors,
         feature_coef=from_numpy(coef, like),
         intercept=from_numpy(mean, like),
     )
-    return rows.trained(solved.kernel_map(recipe), fitted)
 
 
 def keep_rows(
@@ -348,54 +337,28 @@ def keep_rows(
     blocks: list[Any],
     targets: np.ndarray,
     intake: Intake,
-    why: str,
     design: RowDesign,
 ) -> KernelRows:
     """Kernels ``Z_i Z_i'`` between all rows, given as one block per view.
 
     The rows of each Z_i are multiplied by the roots of their weights.
     """
-    features, like = recipe.moved, recipe.like
-    xp, n = namespace(like), len(targets)
-    rows = xp.empty((n, features.n_features), dtype=like.dtype, device=device(like))
+    require_enough(intake.bearer, targets)
+    features = recipe.moved
+    rows = empty((len(targets), features.n_features), recipe.like)
     features.write(blocks, rows)
-    if design.weights is None:
-        means = xp.mean(rows, axis=0)
-    else:
-        means = from_numpy(design.each / design.total, rows) @ rows
+    means = from_numpy(design.each / design.total, rows) @ rows
     rows -= means[None, :]
-    if design.weights is not None:
-        rows *= design.root(rows)
+    rows *= design.root(rows)
     mean = to_numpy(means).astype(np.float64)
-    scales = _scale_blocks(rows, recipe, mean, design.total)
+    squares = (namespace(rows).sum(rows[:, part] ** 2) for part in features.blocks)
+    traces = np.array([float(square) for square in squares])
+    second = traces + design.total * block_sums(mean**2, features.widths)
+    rounding, noise = recipe.precision * second, np.array(features.noise)
+    scales = np.sqrt(trace_scales(design.total, traces, rounding, noise))
+    rows *= from_numpy(np.repeat(scales, features.widths), rows)[None, :]
     active = [int(i) for i in np.flatnonzero(scales)]
-    kernel_map = FeatureKernelMap(recipe.features, mean, active, like)
-    if not active:
-        raise ValueError(
-            f"every one of the {len(features.names)} kernel(s) is constant on the "
-            "training rows, so there is nothing to learn from; check the features"
-        )
-    report = _report(recipe, blocks, "rows", why)
-    kernel_map.remarks += report.remarks
+    row_map, report = _mapped(recipe, intake, mean, active, blocks, "rows")
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
-    row_map = intake.row_map(kernel_map)
     return KernelRows(bank, targets, row_map, report, design, scales[active])
-
-
-def _scale_blocks(
-    rows: Any, recipe: ChunkRecipe, mean: np.ndarray, n: float
-) -> np.ndarray:
-    """Scale each kernel to trace n in place; returns factors, 0 for constant ones."""
-    xp, features = namespace(rows), recipe.features
-    scales = np.zeros(len(features.maps))
-    for i, block in enumerate(features.blocks):
-        trace = float(xp.sum(rows[:, block] ** 2))
-        size = n * float(np.sum(mean[block] ** 2)) + trace
-        rounding = max(
-            CONSTANT_VARIANCE * recipe.precision * size, n * features.noise[i]
-        )
-        if trace > rounding:
-            scales[i] = (n / trace) ** 0.5
-            rows[:, block] *= float(scales[i])
-    return scales

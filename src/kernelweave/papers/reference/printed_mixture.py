@@ -8,14 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logsumexp
 
-from kernelweave._array import as_float, from_numpy, namespace, require_memory, to_numpy
+from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.mixture.experts import (
-    ExpertPanel,
-    ViewMaps,
-    ask_experts,
-)
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
@@ -114,14 +110,13 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
             paths[e] = path
             return choose_noise(path, float(self.noise), "unit")
 
-        panel = ask_experts(
-            maps, codes, classes, self.missing == "zero", start, progress
-        )
+        zero = self.missing == "zero"
+        panel = ExpertPanel(maps, codes, classes, zero, start, progress)
         weights, outcomes = printed_em(panel, paths, self)
         problem = (
             f"mixture likelihood of {p} experts, in-sample densities, nats per row"
         )
-        return Mixture.of(panel, weights, outcomes, problem)
+        return Mixture(panel, weights, outcomes, problem)
 
 
 def in_sample(path: PredictivePath, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,9 +151,7 @@ def printed_em(
     for e, path in paths.items():
         floors += int(np.sum(noise[e] <= path.smallest_alpha))
         relative = noise[e] / path.mean_eigenvalue
-        panel.settle(
-            e, choose_noise(path, relative, "unit"), as_float(path.rotated, path.dtype)
-        )
+        panel.settle(e, choose_noise(path, relative, "unit"))
         mean, variance = in_sample(path, noise[e])
         panel.log_density[panel.rows[e], e] = _log_normal(path.target - mean, variance)
     end = f"; {floors} of {p * k} noise levels fell to the floor" if floors else ""
