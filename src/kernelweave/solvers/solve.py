@@ -38,13 +38,7 @@ from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
-from kernelweave.solvers.reference import (
-    alignment_sdp,
-    margin_qcqp,
-    margin_sdp,
-    qcqp,
-    sdp,
-)
+from kernelweave.solvers.reference import alignment_sdp, qcqp, sdp
 
 
 @dataclass(frozen=True)
@@ -370,13 +364,13 @@ METHODS: tuple[Method, ...] = (
     Method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
     Method("em", em, 20_000, {"likelihood"}, {"norm"}),
     Method("qcqp", qcqp, 2, {"printed program", "kernel scores"}, {"norm"}),
-    Method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
+    Method("qcqp", qcqp, 2, {"saddle"}, {"norm"}),
     Method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
-    Method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),
+    Method("sdp", sdp, 2, {"saddle"}, {"polyhedron"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
     Method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
     Method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
-    Method("sdp", margin_sdp, 2, {"saddle"}, {"cuts"}),
+    Method("sdp", sdp, 2, {"saddle"}, {"cuts"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
 
