@@ -426,13 +426,14 @@ class SaddlePath:
         lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
         return upper, lower
 
-    def run(self, gap: float, max_steps: int) -> None:
+    def run(self, gap: float, max_steps: int) -> tuple[float, float]:
         """Follow the path at fixed weights until the relative gap is at most ``gap``.
 
-        It also stops when rounding keeps the gap from shrinking.
+        It also stops when rounding keeps the gap from shrinking. The result are its
+        bounds there.
         """
-        best, idle = np.inf, 0
-        for _ in range(max_steps):
+        best, idle, steps = np.inf, 0, 0
+        while True:
             upper, lower = self.bounds(self.fixed, lambda scores: float(scores[0]))
             if np.isinf(upper):
                 require_separable(lower, self.size)
@@ -441,9 +442,10 @@ class SaddlePath:
             best = min(best, now)
             # A start may happen to be good, and the way to the path is not.
             stuck = best < 1e-6 and idle >= 3 and now <= 10.0 * best
-            if now <= gap or stuck:
-                return
+            if now <= gap or stuck or steps == max_steps:
+                return upper, lower
             self.step()
+            steps += 1
 
     def curvature(self, products: Array) -> np.ndarray:
         """The Hessian of the value in the weights of ``products`` (m, n, k), (m, m).

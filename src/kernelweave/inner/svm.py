@@ -25,12 +25,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from kernelweave._array import (
+    Array,
     FactorizationError,
     add_to_diagonal,
     cholesky,
     psd_factor,
     solve_factored,
     solve_triangular,
+    to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, SMALL_GAP
 from kernelweave.inner.interior_point import largest_step, predict
@@ -365,7 +367,7 @@ RIDGE, REFINEMENTS = 1e-13, 3
 
 def solve_machines(
     kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
-) -> list[Machine]:
+) -> Machines:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
     :func:`train_machines`, followed by an interior point method where the gap is too
@@ -399,13 +401,6 @@ def _keep_better(
     for c, machine in zip(columns, found, strict=True):
         if best[c] is None or machine.gap < best[c].gap:
             best[c] = machine
-
-
-def solve_svm(
-    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
-) -> np.ndarray:
-    """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
-    return coefficients(solve_machines(kernel, signs, bound, tol))
 
 
 @dataclass(frozen=True)
@@ -442,9 +437,23 @@ class Machine:
         return 2.0 * without_intercept(half.T @ half)
 
 
-def coefficients(machines: list[Machine]) -> np.ndarray:
-    """The coefficients of all machines, (n, m)."""
-    return np.column_stack([machine.coef for machine in machines])
+class Machines(list[Machine]):
+    """Solved machines, one per column of signs."""
+
+    def coef(self) -> np.ndarray:
+        """The coefficients ``a y``, (n, m)."""
+        return np.column_stack([machine.coef for machine in self])
+
+    def curvature(self, products: Array) -> np.ndarray:
+        """The Hessian of the sum of values, from products (p, n, m): (p, p)."""
+        host = to_numpy(products)
+        parts = [machine.curvature(host[:, :, c]) for c, machine in enumerate(self)]
+        return np.sum(parts, axis=0)
+
+    @property
+    def n_factorizations(self) -> int:
+        """Number of factorisations."""
+        return sum(machine.n_factorizations for machine in self)
 
 
 def without_intercept(gram: np.ndarray) -> np.ndarray:
@@ -465,7 +474,7 @@ def train_machines(
     violations: tuple[float, ...] = VIOLATIONS,
     max_steps: int = MAX_STEPS,
     max_rounds: int = MAX_ROUNDS,
-) -> list[Machine]:
+) -> Machines:
     """Machines with or without a box, polished until their gaps are small enough.
 
     LIBSVM identifies the variables at a bound long before the others are accurate; the
@@ -491,7 +500,7 @@ def train_machines(
 
     Returns
     -------
-    list of Machine
+    Machines
         The best ones found; their gaps say how good they are.
     """
     best: list[Machine | None] = [None] * signs.shape[1]
@@ -504,7 +513,7 @@ def train_machines(
         coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
         found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
         _keep_better(best, late, found)
-    return [machine for machine in best if machine is not None]
+    return Machines(machine for machine in best if machine is not None)
 
 
 def libsvm(

@@ -122,11 +122,8 @@ def newton(
     """
     q = weight_set.power
     weights = weight_set.start(criterion.n_weights) if start is None else start
-    alone = weight_set.is_point(len(weights))
-    state = criterion.evaluate(weights, hessian=not alone)
+    state = criterion.evaluate(weights)
     yield Iterate.at(weights, state)
-    if alone:
-        return
     # Minimise J / J(start), so that the iteration does not depend on the scale of J.
     problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)
     gradient, hessian = problem.derivatives(state, weights)

@@ -198,10 +198,6 @@ def qcqp(criterion: Fisher | Margin, weight_set: NormSet) -> Iterator[Iterate]:
         A single one, evaluated at the weights found by the cone solver.
     """
     cp = _import_cvxpy()
-    if weight_set.is_point(criterion.n_weights):  # there are no weights to find
-        start = weight_set.start(criterion.n_weights)
-        yield _evaluated(criterion, weight_set, start, "")
-        return
     if isinstance(criterion, Margin):
         bank, dual = criterion.problem.bank, _margin_dual(cp, criterion.problem)
     else:
@@ -442,8 +438,6 @@ def _combined(cp: Any, kernels: np.ndarray, weights: Any) -> Any:
 def _allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
     """``w`` in the set, for a variable declared non-negative unless signs are free."""
     m = weights.size
-    if weight_set.is_point(m):
-        return [weights == weight_set.start(m)]
     if weight_set.power != 1:
         return [cp.pnorm(weights, weight_set.power) <= 1]
     allowed = weight_set.polyhedron(m)

@@ -6,7 +6,7 @@ The methods find weights; the certificate checks them from outside.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -496,7 +496,9 @@ def solve(
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
     aim = tol if aim is None else aim
-    if start is not None and chosen.takes_start:
+    if weights.is_point(criterion.n_weights):
+        chosen = replace(chosen, run=_only_point)
+    elif start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
     best, trace, status, n_factorizations = run
@@ -533,6 +535,12 @@ def solve(
         tol=tol,
         trace=tuple(trace),
     )
+
+
+def _only_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """The point of a set that has no other, in place of any method."""
+    weights = weight_set.start(criterion.n_weights)
+    yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
 
 
 #: Distance of functions from the optimum per root of the gap. It was up to 13.
