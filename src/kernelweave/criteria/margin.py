@@ -43,7 +43,7 @@ from kernelweave.inner.svm import (
     best_intercepts,
     free_rows,
     libsvm,
-    primal_value,
+    primal_values,
     separate,
     solve_machines,
     train_machines,
@@ -544,10 +544,8 @@ class SubspaceMargin(KernelCriterion):
         f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
         # norm(f)^2 + tr(B'f) = tr(slope' outputs)
         outputs, slope = self.design.unscale(f), self.design.scale(f + b)
-        columns = zip(outputs.T, slope.T, self.signs.T, strict=True)
-        return 0.5 * sum(
-            primal_value(out, by, y, self.bounds, 0.0) for out, by, y in columns
-        )
+        values = primal_values(outputs, slope, self.signs, self.bounds)
+        return 0.5 * float(np.sum(values))
 
     def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
         """A and B (n, m) of a dual point (n, 2 m)."""

@@ -27,7 +27,7 @@ from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
     best_intercepts,
-    primal_value,
+    primal_values,
     without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
@@ -115,28 +115,11 @@ class SaddleProblem:
         p = self.bank.n_kernels
         return to_numpy(tensor_sum(weights[-p:], products[-p:, ...]))
 
-    def column(self, c: int) -> tuple[np.ndarray | slice, np.ndarray]:
-        """The labelled rows of column c, and their signs."""
-        y = self.signs[:, c]
-        if self.all_labelled:
-            return slice(None), y
-        rows = np.flatnonzero(y)
-        return rows, y[rows]
-
-    @cached_property
-    def all_labelled(self) -> bool:
-        """Whether every row takes part in every column."""
-        return bool(np.all(self.signs != 0))
-
     def upper(self, weights: np.ndarray, beta: np.ndarray, products: Array) -> float:
         """The primal value at weights (m,) of beta (n, k), given its products."""
         f, (tau, _) = self.functions(weights, products), self.split(weights)
-        bounds, taus = self.bounds, tau * self.diagonal
-        columns = ((c, *self.column(c)) for c in range(f.shape[1]))
-        return sum(
-            primal_value(f[rows, c], beta[rows, c], y, bounds[rows], taus[rows])
-            for c, rows, y in columns
-        )
+        values = primal_values(f, beta, self.signs, self.bounds, tau * self.diagonal)
+        return float(np.sum(values))
 
     def terms(
         self, beta: np.ndarray, scores: np.ndarray, upper: float = np.inf

@@ -179,27 +179,40 @@ def _root_of_squared_loss(
     return float((above[j] + below[j]) / count) if count > 0 else float(r[j])
 
 
-def primal_value(
-    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: PerRow, tau: PerRow
-) -> float:
-    """A valid primal value from ``f = K coef``; all arrays (n,), y = +-1.
+def primal_values(
+    f: np.ndarray,
+    coef: np.ndarray,
+    signs: np.ndarray,
+    bound: PerRow,
+    tau: PerRow = 0.0,
+    intercepts: np.ndarray | None = None,
+) -> np.ndarray:
+    """A valid primal value of each column of ``f = K coef``, all (n, m): (m,).
 
     The smaller of the value at f and that at the multiple of f which separates all
-    rows, if there is one.
+    rows, if there is one. Rows of sign 0 do not take part. The best intercepts (m,)
+    are found unless they are given.
     """
-    norm2 = max(float(coef @ f), 0.0)
+    norm2, ridge = np.sum(coef * f, axis=0), np.reshape(tau, (-1, 1)) * coef
+    norm2 = np.maximum(norm2, 0.0)
     # norm(w)^2 / rho^2 with the identity as one more kernel, if it separates the rows
-    square, total = norm2 + float(coef @ (tau * coef)), f + tau * coef
-    rho = 0.5 * float(np.min(total[y > 0]) - np.max(total[y < 0]))
-    hard = square / rho**2 if rho > 0.0 and square > 0.0 else np.inf
+    square, total = norm2 + np.sum(coef * ridge, axis=0), f + ridge
+    nearest = np.min(np.where(signs > 0, total, np.inf), axis=0)
+    rho = 0.5 * (nearest - np.max(np.where(signs < 0, total, -np.inf), axis=0))
+    separates = (rho > 0.0) & (square > 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        hard = np.where(separates, square / np.where(separates, rho, 1.0) ** 2, np.inf)
     if np.all(np.isfinite(bound)):
-        slack = 1.0 - y * (f + best_intercept(f, y, "l1", bound))
-        return min(norm2 + 2.0 * float(np.sum(bound * np.maximum(slack, 0.0))), hard)
-    if np.all(tau > 0.0):
-        prices = 1.0 / tau
-        slack = np.maximum(1.0 - y * (f + best_intercept(f, y, "l2", prices)), 0.0)
-        return min(norm2 + float(np.sum(prices * slack**2)), hard)
-    return hard
+        loss, power, prices = "l1", 1, 2.0 * bound
+    elif np.all(tau > 0.0):
+        loss, power, prices = "l2", 2, 1.0 / tau
+    else:
+        return hard
+    if intercepts is None:
+        intercepts = best_intercepts(f, signs, loss, prices)
+    slack = np.maximum(np.abs(signs) - signs * (f + intercepts), 0.0)
+    losses = np.reshape(prices, (-1, 1)) * slack**power
+    return np.minimum(norm2 + np.sum(losses, axis=0), hard)
 
 
 #: Maximum number of iterations; 10 to 20 are typical.
@@ -610,7 +623,7 @@ def _polish(
         joins = ~inside & (most > 0.0) & violated
         solved = np.array([factor is not None for factor in factors])
         feasible = solved & ~np.any(low | high, axis=0)
-        gaps = np.where(feasible, _relative_gaps(f, b, beta, y, most), np.inf)
+        gaps = np.where(feasible, _relative_gaps(f, beta, y, bound, b), np.inf)
         beta = balanced(beta, y, bound)
         for j in np.flatnonzero(feasible):
             known, rows = best[todo[j]], np.flatnonzero(inside[:, j])
@@ -634,10 +647,7 @@ def _measured(
     kernel: np.ndarray, signs: np.ndarray, bound: PerRow, coef: np.ndarray
 ) -> list[Machine]:
     """Machines with these feasible coefficients (n, m), and their gaps."""
-    f, finite = _product(kernel, coef), bool(np.all(np.isfinite(bound)))
-    b = best_intercepts(f, signs, "l1", bound if finite else 1.0)
-    box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)
-    gaps = _relative_gaps(f, b, coef, signs, box)
+    gaps = _relative_gaps(_product(kernel, coef), coef, signs, bound)
     none = np.arange(0)
     pairs = zip(coef.T, gaps, strict=True)
     return [Machine(column, float(gap), none, None, 0) for column, gap in pairs]
@@ -717,23 +727,17 @@ def _product(kernel: np.ndarray, coef: np.ndarray) -> np.ndarray:
 
 
 def _relative_gaps(
-    f: np.ndarray, b: np.ndarray, coef: np.ndarray, signs: np.ndarray, box: np.ndarray
+    f: np.ndarray,
+    coef: np.ndarray,
+    signs: np.ndarray,
+    bound: PerRow,
+    intercepts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Primal minus dual value of ``f = K coef``, relative to the primal, (m,).
-
-    The primal is the smaller of that at f and the intercepts b, and that of the
-    multiple of f which separates all rows, as in :func:`primal_value`.
-    """
-    norm2 = np.sum(coef * f, axis=0)
-    nearest = np.min(np.where(signs > 0, f, np.inf), axis=0)
-    rho = 0.5 * (nearest - np.max(np.where(signs < 0, f, -np.inf), axis=0))
+    """Primal minus dual value of ``f = K coef``, relative to the primal, (m,)."""
+    primal = primal_values(f, coef, signs, bound, 0.0, intercepts)
+    dual = 2.0 * np.sum(coef * signs, axis=0) - np.sum(coef * f, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        primal = np.where((rho > 0.0) & (norm2 > 0.0), norm2 / rho**2, np.inf)
-        if np.all(np.isfinite(box)):
-            slack = np.maximum(1.0 - signs * (f + b), 0.0)
-            soft = np.maximum(norm2, 0.0) + 2.0 * np.sum(box * slack, axis=0)
-            primal = np.minimum(primal, soft)
-        gap = (primal - 2.0 * np.sum(coef * signs, axis=0) + norm2) / np.abs(primal)
+        gap = (primal - dual) / np.abs(primal)
     return np.where(np.isfinite(primal), gap, np.inf)
 
 
