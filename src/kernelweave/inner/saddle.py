@@ -143,14 +143,11 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 TO_BOUNDARY = 0.99
-#: A corrected step shorter than this is compared with one corrected less.
-SHORT = 0.1
-#: After more short steps in a row than this, the multipliers absorb the whole residual.
-MOST_SHORT = 8
+#: After more steps in a row that are shorter than this, the multipliers absorb the
+#: whole residual.
+SHORT, MOST_SHORT = 0.1, 8
 #: Multiple of mu that a multiplier may add to its product to remove a residual.
 ABSORB = 1.0
-#: Residuals above this multiple of the complementarity call for a second-order term.
-INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -194,9 +191,6 @@ class SaddlePath:
     products: Array  # size G_i b, (m, n, k), where the bank lives
     _columns: list[FactoredColumn]
     _small: BorderedSystem  # of the same point
-    #: Second-order terms of the products of w and b after a predictor step, in the
-    #: conditions on the rows (n, k) and on the weights (m,).
-    _curved: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -253,20 +247,8 @@ class SaddlePath:
         point = self.point
         self._columns = self._factor(self.products[: len(point.w), :, :])
         self._small = self._small_system()
-        self._curved = None
         predictor, mu = predict(self)
-        length = min(1.0, point.longest(predictor))
-        residual = float(np.sum(np.abs(self.residuals.rows) * point.a))
-        residual += float(np.abs(self.residuals.weights) @ point.w)
-        if residual > INFEASIBLE * point.complementarity and self.norm is not None:
-            self._curved = self._second_order(predictor, length)
-        step = self.solve(mu, predictor)
-        allowed = point.longest(step)
-        if allowed < SHORT:
-            careful = self.solve(mu, predictor, trust=length**2)
-            if point.longest(careful) > allowed:
-                step, allowed = careful, point.longest(careful)
-        step, allowed = self._centred(step, allowed, mu, predictor)
+        step, allowed = self._centred(mu, predictor)
         length = min(1.0, TO_BOUNDARY * allowed)
         self.point = point.moved(step, length)
         moved = self.problem.products(length * step.a * self.signs)
@@ -278,16 +260,15 @@ class SaddlePath:
         self._n_short = 0 if stuck else self._n_short
         self._absorb(np.inf if stuck else ABSORB * self.mu())
 
-    def _centred(
-        self, step: Point, allowed: float, mu: float, predictor: Point
-    ) -> tuple[Point, float]:
-        """A step that goes further, by Gondzio's corrections (1996) of its products.
+    def _centred(self, mu: float, predictor: Point) -> tuple[Point, float]:
+        """The corrector, and how far it may go, by Gondzio's corrections (1996).
 
         A step that is a little longer than allowed would make some products negative
         and others too large; these outliers are aimed at the nearest good value. Each
         correction needs two solves with the factor that is there already.
         """
-        point = self.point
+        point, step = self.point, self.solve(mu, predictor)
+        allowed = point.longest(step)
         extra: list[np.ndarray] = [np.zeros(1) for _ in point.pairs]
         for _ in range(MOST_CORRECTIONS):
             if allowed >= 1.0 / TO_BOUNDARY:
@@ -307,16 +288,6 @@ class SaddlePath:
             step, allowed, extra = found, reached, aims
         return step, allowed
 
-    def _second_order(
-        self, predictor: Point, length: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The second-order terms of the products of w and b after a predictor step."""
-        beta = length * predictor.a * self.signs
-        moved = self.size * self.problem.products(beta)
-        change = to_numpy(tensor_sum(length * predictor.w, moved))
-        scores = self.problem.scores(beta, moved)
-        return np.where(self.used, change, 0.0), 0.5 * scores
-
     def mu(self, step: Point | None = None) -> float:
         """The mean complementary product, here or after a step to the boundary."""
         point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
@@ -328,29 +299,24 @@ class SaddlePath:
         self,
         mu: float,
         before: Point | None = None,
-        trust: float = 1.0,
         extra: list[np.ndarray] | None = None,
     ) -> Point:
         """The step to ``a z = u v = mu``, ``w s = rho mu``, from the factored ``M``s.
 
-        The products of the step ``before``, times ``trust``, correct the linearisation;
-        after a short step they carry little information.
+        The products of the step ``before`` correct the linearisation.
         """
         point, signs = self.point, self.signs
         goals = mu, mu, self.emphasis * mu
         gaps = [goal - x * y for goal, (x, y) in zip(goals, point.pairs, strict=True)]
         if before is not None:
             pairs = zip(gaps, before.pairs, strict=True)
-            gaps = [gap - trust * dx * dy for gap, (dx, dy) in pairs]
+            gaps = [gap - dx * dy for gap, (dx, dy) in pairs]
         if extra is not None:
             gaps = [gap + more for gap, more in zip(gaps, extra, strict=True)]
         gap_a = np.where(self.used, gaps[0], 0.0) / point.a
         gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
         right = -self.residuals.rows + signs * (gap_a - gap_u)
         weight_right = gaps[2] / point.w - self.residuals.weights
-        if before is not None and self._curved is not None:
-            right = right - self._curved[0]
-            weight_right = weight_right + self._curved[1]
         halves = [part.forward(right[:, c]) for c, part in enumerate(self._columns)]
         w, lam, eta = self._solve_small(halves, weight_right)
         parts = zip(self._columns, halves, lam, strict=True)
