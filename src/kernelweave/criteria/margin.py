@@ -158,7 +158,7 @@ class Margin(KernelCriterion):
             bound,
             tau,
             self.learns_identity,
-            None if margin == "hard" else counts[self.rows],
+            np.ones(len(self.rows)) if margin == "hard" else counts[self.rows],
         )
         _check_range(self.problem, bound, tau)
         self.trains = len(self.rows) >= MANY_ROWS and is_numpy(bank.like)
@@ -417,7 +417,53 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))
 
 
-class SubspaceMargin(KernelCriterion):
+class _SubspaceProblem:
+    """Machines on subspaces of a sum of kernels, with C in the units of the problem.
+
+    Parameters
+    ----------
+    bank : Bank
+        Centred kernels of trace n.
+    signs : ndarray of shape (n, m)
+        +1 and -1, one column per SVM.
+    alpha : float
+        Regularisation, relative to the mean eigenvalue of a kernel.
+    C : float
+        The bound on the dual variables.
+    tol : float, default=1e-9
+        Relative gap of the SVMs.
+    design : RowDesign, optional
+        Row weights; the kernels are then ``D G_i D``.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        signs: np.ndarray,
+        alpha: float,
+        C: float,
+        tol: float = 1e-9,
+        design: RowDesign | None = None,
+    ) -> None:
+        if not (np.isfinite(C) and C > 0):
+            raise ValueError(f"C must be a finite number > 0, got {C!r}")
+        if isinstance(alpha, str):  # type: ignore[unreachable]
+            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        signs = np.asarray(signs, dtype=np.float64)
+        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
+            raise ValueError("signs must be +1 or -1, one column per SVM")
+        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
+            raise ValueError("every SVM needs rows of both signs")
+        # The Fisher criterion knows how to factor alpha I + G.
+        self.design = design or RowDesign(len(signs))
+        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
+        self._ridge = Fisher(bank, target, alpha, design=self.design)
+        self.bank, self.signs = bank, signs
+        self.alpha, self.C, self.tol = float(alpha), float(C), tol
+        self.bounds = self.C * self.design.each
+
+
+class SubspaceMargin(_SubspaceProblem, KernelCriterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
@@ -460,32 +506,6 @@ class SubspaceMargin(KernelCriterion):
 
     #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
     offers = frozenset({"hessian", "averages", "parts"})
-
-    def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
-        design: RowDesign | None = None,
-    ) -> None:
-        if not (np.isfinite(C) and C > 0):
-            raise ValueError(f"C must be a finite number > 0, got {C!r}")
-        if isinstance(alpha, str):  # type: ignore[unreachable]
-            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
-        signs = np.asarray(signs, dtype=np.float64)
-        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
-            raise ValueError("signs must be +1 or -1, one column per SVM")
-        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
-            raise ValueError("every SVM needs rows of both signs")
-        # The Fisher criterion knows how to factor alpha I + G.
-        self.design = design or RowDesign(len(signs))
-        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
-        self._ridge = Fisher(bank, target, alpha, design=self.design)
-        self.bank, self.signs = bank, signs
-        self.alpha, self.C, self.tol = float(alpha), float(C), tol
-        self.bounds = self.C * self.design.each
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
@@ -570,7 +590,7 @@ class SubspaceMargin(KernelCriterion):
         return self.bank.apply(in_double(b, self.bank.like))
 
 
-class PlainSubspaceMargin:
+class PlainSubspaceMargin(_SubspaceProblem):
     """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
 
     The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
@@ -587,36 +607,9 @@ class PlainSubspaceMargin:
     increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
     for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
     minimum bounds v from below, and where that is attained at a single kernel, no sum
-    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`.
-
-    Parameters
-    ----------
-    bank : Bank
-        Centred kernels of trace n.
-    signs : ndarray of shape (n, m)
-        +1 and -1, one column per SVM.
-    alpha : float
-        Regularisation lambda, relative to the mean eigenvalue of a kernel.
-    C : float
-        The bound on the dual variables.
-    tol : float, default=1e-9
-        Relative gap of the SVMs.
-    design : RowDesign, optional
-        Row weights; the kernels are then ``D G_i D``.
+    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`,
+    and the parameters are the same.
     """
-
-    def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
-        design: RowDesign | None = None,
-    ) -> None:
-        self.bank, self.signs = bank, np.asarray(signs, dtype=np.float64)
-        self.alpha, self.C, self.tol = float(alpha), float(C), tol
-        self.design = design or RowDesign(len(self.signs))
 
     def machines(self, weights: np.ndarray) -> SubspaceSVM:
         """The single-kernel problem at these weights (p,)."""

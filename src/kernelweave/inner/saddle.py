@@ -52,8 +52,8 @@ class SaddleProblem:
         Fixed weight of D.
     identity : bool
         Whether D is a kernel too, with index 0.
-    row_weights : ndarray of shape (n,), optional
-        r > 0; ones by default.
+    counts : ndarray of shape (n,)
+        r > 0, the row weights.
     """
 
     bank: Bank
@@ -61,13 +61,7 @@ class SaddleProblem:
     bound: float
     tau: float
     identity: bool
-    row_weights: np.ndarray | None = None
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """r, (n,)."""
-        given = self.row_weights
-        return np.ones(len(self.signs)) if given is None else given
+    counts: np.ndarray
 
     @cached_property
     def bounds(self) -> np.ndarray:
