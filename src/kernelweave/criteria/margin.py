@@ -233,7 +233,7 @@ class Margin(KernelCriterion):
 
     def _along_path(self, weights: np.ndarray) -> SaddlePath | Machines:
         """The end of the path at weights (m,), or machines where it does not lead."""
-        path = SaddlePath(self.problem.at(weights))
+        path = SaddlePath(self.problem.at(weights), 1.0, np.ones(1))
         has_box = np.isfinite(path.problem.bound)
         try:
             upper, lower = path.run(INNER_GAP, INNER_STEPS if has_box else HARD_STEPS)

@@ -169,10 +169,11 @@ class SaddlePath:
     ----------
     problem : SaddleProblem
         The problem; a is measured in units of ``problem.unit()``.
-    norm : float, optional
-        q. Without it the weights are fixed.
-    start : ndarray of shape (m,), optional
-        The first weights, positive with ``sum_i w_i^q = 1``; by default all ones.
+    norm : float
+        q.
+    start : ndarray of shape (m,)
+        The first weights, positive with ``sum_i w_i^q = 1``. A single weight stays one:
+        so machines with a given kernel are a path, too.
 
     Attributes
     ----------
@@ -186,12 +187,7 @@ class SaddlePath:
     _columns: list[FactoredColumn]
     _small: BorderedSystem  # of the same point
 
-    def __init__(
-        self,
-        problem: SaddleProblem,
-        norm: float | None = None,
-        start: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, problem: SaddleProblem, norm: float, start: np.ndarray) -> None:
         self.problem, self.norm = problem, norm
         self.size = problem.unit()
         self.box = problem.bounds[:, None] / self.size  # (n, 1)
@@ -199,7 +195,6 @@ class SaddlePath:
         self.signs = problem.signs
         self.used = problem.signs != 0
         self.boxed = self.used & np.isfinite(self.box)
-        weights = np.ones(problem.n_weights) if start is None else np.array(start)
         self.n_factorizations = self._n_short = 0
         n, k = problem.signs.shape
         # With few weights and many rows, equal products would settle the weights long
@@ -212,12 +207,7 @@ class SaddlePath:
             problem.bank.like,
         )
         self._work: Array | None = None
-        self._start(weights)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The current weights, (m,); positive, but in their set only in the limit."""
-        return self.fixed if self.norm is None else self.point.w
+        self._start(np.array(start))
 
     def coef(self) -> np.ndarray:
         """A feasible ``b = a y``, (n, k), in the units of the problem."""
@@ -239,7 +229,7 @@ class SaddlePath:
 
     def _step(self) -> None:
         point = self.point
-        self._columns = self._factor(self.products[: len(point.w), :, :])
+        self._columns = self._factor(self.products)
         self._small = self._small_system()
         predictor, mu = predict(self)
         step, allowed = self._centred(mu, predictor)
@@ -330,12 +320,10 @@ class SaddlePath:
             index = np.append(np.arange(m), m + c)
             matrix[np.ix_(index, index)] += column.gram
         unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
-        equal = np.zeros((len(point.eta), m + k))
-        if self.norm is not None:
-            powers = point.w ** (self.norm - 1.0)
-            bend = (self.norm - 1.0) * point.eta * powers / point.w
-            matrix[np.diag_indices(m)] += bend
-            equal[0, :m] = powers
+        powers = point.w ** (self.norm - 1.0)
+        bend = (self.norm - 1.0) * point.eta * powers / point.w
+        matrix[np.diag_indices(m)] += bend
+        equal = np.append(powers, np.zeros(k))[None, :]
         v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
         return BorderedSystem(matrix, v, z, equal)
 
@@ -370,14 +358,14 @@ class SaddlePath:
         return upper, lower
 
     def run(self, gap: float, max_steps: int) -> tuple[float, float]:
-        """Follow the path at fixed weights until the relative gap is at most ``gap``.
+        """Follow the path of one kernel until the relative gap is at most ``gap``.
 
         It also stops when rounding keeps the gap from shrinking. The result are its
         bounds there.
         """
         best, idle, steps = np.inf, 0, 0
         while True:
-            upper, lower = self.bounds(self.fixed, lambda scores: float(scores[0]))
+            upper, lower = self.bounds(np.ones(1), lambda scores: float(scores[0]))
             if np.isinf(upper):
                 require_separable(lower, self.size)
             now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
@@ -411,7 +399,7 @@ class SaddlePath:
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
         scores = self.problem.scores(beta, self.products)
-        curvature = _largest_sum(scores, self.norm or 1.0)
+        curvature = _largest_sum(scores, self.norm)
         curvature += float(np.sum(self.ridge * beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
         factor = min(factor, 0.5 * float(np.min((self.box / a)[used])))
@@ -428,13 +416,10 @@ class SaddlePath:
         reach = min(max(1.0, (len(signs) / FEW_ROWS) ** 2), MOST_REACH)
         nearness = np.minimum(1.0, reach * a / u)
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
-        w = s = eta = np.empty(0)
-        self.fixed = weights
-        if self.norm is not None:
-            powers = weights ** (self.norm - 1.0)
-            eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
-            w, s = weights, eta * powers - 0.5 * scores
-        self.point = Point(a, z, u, v, w, s, lam, eta)
+        powers = weights ** (self.norm - 1.0)
+        eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
+        s = eta * powers - 0.5 * scores
+        self.point = Point(a, z, u, v, weights, s, lam, eta)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -442,13 +427,11 @@ class SaddlePath:
         point, signs = self.point, self.signs
         beta = point.a * signs
         self.scores = self.problem.scores(beta, self.products)
-        f = to_numpy(tensor_sum(self.weights, self.products))
+        f = to_numpy(tensor_sum(point.w, self.products))
         rows = f + self.ridge * beta + point.lam - signs * (1.0 + point.z - point.v)
-        weights = norm = np.empty(0)
-        if self.norm is not None:
-            slope = point.eta * point.w ** (self.norm - 1.0)
-            weights = slope - 0.5 * self.scores - point.s
-            norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
+        slope = point.eta * point.w ** (self.norm - 1.0)
+        weights = slope - 0.5 * self.scores - point.s
+        norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
         self.residuals = Residuals(
             np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
         )
@@ -471,7 +454,7 @@ class SaddlePath:
     def _factor(self, constraints: Array) -> list[FactoredColumn]:
         """Factors of M, one per column, for constraints ``G_i b`` (m, n, k)."""
         point = self.point
-        tau, w = self.problem.split(self.weights)
+        tau, w = self.problem.split(point.w)
         kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
         self._work = kernel
         ridge = self.size * tau * self.problem.diagonal[:, None]
@@ -526,7 +509,7 @@ JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class Point(NamedTuple):
-    """Variables, or a step in them; w, s and eta are empty if the weights are fixed.
+    """Variables, or a step in them.
 
     Unlabelled rows and absent boxes keep a = u = 1 and z = v = 0.
     """
@@ -570,9 +553,9 @@ class Residuals:
         ``sum_i w_i G_i b + tau D b - y - y z + y v + lam``, zero in unlabelled rows.
     balance : ndarray of shape (k,)
         ``e'b``.
-    weights : ndarray of shape (m,), or (0,) if the weights are fixed
+    weights : ndarray of shape (m,)
         ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
-    norm : ndarray of shape (1,), or (0,) if the weights are fixed
+    norm : ndarray of shape (1,)
         ``(sum_i w_i^q - 1) / q``.
     """
 

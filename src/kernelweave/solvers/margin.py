@@ -45,7 +45,7 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     separable, counted = False, 0
     best, idle, steps = np.inf, 0, 0
     while idle < STALLED:
-        weights = weight_set.scale(path.weights)
+        weights = weight_set.scale(path.point.w)
         gradient = -path.size * path.scores
         upper, lower = path.bounds(weights, weight_set.support)
         coef = margin.over_all_rows(path.coef())
