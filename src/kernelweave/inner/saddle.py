@@ -137,11 +137,6 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 TO_BOUNDARY = 0.99
-#: After more steps in a row that are shorter than this, the multipliers absorb the
-#: whole residual.
-SHORT, MOST_SHORT = 0.1, 8
-#: Multiple of mu that a multiplier may add to its product to remove a residual.
-ABSORB = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -195,7 +190,7 @@ class SaddlePath:
         self.signs = problem.signs
         self.used = problem.signs != 0
         self.boxed = self.used & np.isfinite(self.box)
-        self.n_factorizations = self._n_short = 0
+        self.n_factorizations = 0
         n, k = problem.signs.shape
         # With few weights and many rows, equal products would settle the weights long
         # before the rows: then weights at the boundary keep steps short.
@@ -239,10 +234,7 @@ class SaddlePath:
         self.products = self.products + self.size * moved
         self._columns = []  # frees the factors before the next ones are made
         self._refresh()
-        self._n_short = self._n_short + 1 if length < SHORT else 0
-        stuck = self._n_short > MOST_SHORT
-        self._n_short = 0 if stuck else self._n_short
-        self._absorb(np.inf if stuck else ABSORB * self.mu())
+        self._absorb(self.mu())
 
     def _centred(self, mu: float, predictor: Point) -> tuple[Point, float]:
         """The corrector, and how far it may go, by Gondzio's corrections (1996).
