@@ -244,7 +244,10 @@ class Margin(KernelCriterion):
         if has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper):
             return path
         # A path to a tiny margin is long, and lost in rounding errors at its end.
-        return self._separated(path.problem)
+        found = self._separated(path.problem)
+        count = found[0].n_factorizations + path.n_factorizations
+        found[0] = replace(found[0], n_factorizations=count)
+        return found
 
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
