@@ -414,7 +414,8 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
     most, least = Long(0), Long(0)
     feasible = balanced(beta, inner.signs, inner.bounds)
     for c in range(beta.shape[1]):
-        rows, y = inner.column(c)
+        rows = np.flatnonzero(inner.signs[:, c])
+        y = inner.signs[rows, c]
         part = G[rows][:, rows]
         b, t, box = beta[rows, c].astype(Long), taus[rows], inner.bounds[rows]
         f = part @ b

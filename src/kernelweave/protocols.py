@@ -291,6 +291,7 @@ class WeightSet(Protocol):
 
     def support(self, scores: np.ndarray) -> float:
         """``max <scores, w>`` over the set, which turns a dual point into a bound."""
+        return float(scores @ self.maximizer(scores))
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """A point of the set where :meth:`support` is attained, (m,)."""

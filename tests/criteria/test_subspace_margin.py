@@ -8,7 +8,7 @@ import pytest
 from kernelweave import LpBall, Simplex, Uniform, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.inner.svm import hinge, solve_svm
+from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
 
 
@@ -56,7 +56,7 @@ def test_value_and_derivatives(rng, C, k):
     weights = np.array([0.5, 0.3, 0.2])
     state = criterion.evaluate(weights)
     K = dense_kernel(criterion, weights)
-    a = solve_svm(K, criterion.signs, C, 1e-10)
+    a = solve_machines(K, criterion.signs, C, 1e-10).coef()
     value = np.sum(a * criterion.signs) - 0.5 * np.sum(a * (K @ a))
     assert state.value == pytest.approx(value, rel=1e-8)
     h = 1e-5

@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.inner.svm import hinge, separate, solve_low_rank_svm, solve_svm
+from kernelweave.inner.svm import hinge, separate, solve_low_rank_svm, solve_machines
 
 
 def draw(rng, n=70, k=3, features=4):
@@ -36,7 +36,7 @@ def assert_feasible(coef, signs, C):
 def test_low_rank_and_dense_machines_agree(rng, C, k):
     F, signs = draw(rng, k=k)
     K = F @ F.T
-    dense = solve_svm(K, signs, C, 1e-8)
+    dense = solve_machines(K, signs, C, 1e-8).coef()
     low_rank = solve_low_rank_svm(F, signs, C, 1e-9)
     for coef in (dense, low_rank):
         assert_feasible(coef, signs, C)
@@ -72,14 +72,18 @@ def test_polished_digits(rng):
     """The free variables are solved for: the gap is far below LIBSVM's tolerance."""
     F, signs = draw(rng, n=50, features=60)
     K = F @ F.T / 60
-    lower, upper = bounds(K, solve_svm(K, signs, 10.0, 1e-6), signs, 10.0)
+    coef = solve_machines(K, signs, 10.0, 1e-6).coef()
+    lower, upper = bounds(K, coef, signs, 10.0)
     assert (upper - lower) / upper < 1e-9
 
 
 def test_unbalanced_and_tiny_problems():
     F = np.array([[0.0], [1.0], [5.0]])
     signs = np.array([[-1.0], [-1.0], [1.0]])
-    for solver in (solve_low_rank_svm, lambda F, *rest: solve_svm(F @ F.T, *rest)):
+    for solver in (
+        solve_low_rank_svm,
+        lambda F, *rest: solve_machines(F @ F.T, *rest).coef(),
+    ):
         coef = solver(F, signs, 1.0, 1e-8)
         # the margin lies between 1 and 5: slope 1/2
         np.testing.assert_allclose(F.T @ coef, [[0.5]], atol=1e-4)

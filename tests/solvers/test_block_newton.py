@@ -64,7 +64,8 @@ def test_kinks_do_not_stop_it(kind, lam, norm):
 def test_one_allowed_point(rng):
     bank, target = kernels_for("pairs", rng, k=3, n=20, p=4)
     criterion = BlockFisher(bank, target, 0.5)
-    (only,) = joint_newton(criterion, Uniform())
+    only = solve(criterion, Uniform())
+    assert only.n_factorizations == 1
     assert np.isclose(only.value, criterion.evaluate(np.full(4, 0.25)).value)
 
 

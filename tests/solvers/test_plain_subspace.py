@@ -9,7 +9,7 @@ from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.criteria.margin import PlainSubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.inner.svm import solve_svm
+from kernelweave.inner.svm import solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.local.subspace import solve_plain
 
@@ -45,7 +45,7 @@ def test_value_and_gradient(rng, C):
     state = criterion.evaluate(w)
     G = np.tensordot(w, criterion.bank.stack, 1)
     K = G @ np.linalg.solve(G + 0.5 * np.eye(len(G)), G)
-    a = solve_svm((K + K.T) / 2, criterion.signs, C, 1e-10)
+    a = solve_machines((K + K.T) / 2, criterion.signs, C, 1e-10).coef()
     value = np.sum(a * criterion.signs) - 0.5 * np.sum(a * (K @ a))
     assert state.value == pytest.approx(value, rel=1e-8)
     h = 1e-5

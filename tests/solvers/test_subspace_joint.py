@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
-from kernelweave.inner.svm import hinge, solve_svm
+from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
@@ -68,7 +68,7 @@ def test_closed_form_is_a_saddle_point(wine, uncorrelated):
     G, alpha = problem.kernel.gram, problem.kernel.alpha
     T = G @ np.linalg.inv(G + alpha * np.eye(len(G)))
     K = T if uncorrelated else G @ T
-    duals = solve_svm((K + K.T) / 2, problem.signs, 5.0, 1e-10)
+    duals = solve_machines((K + K.T) / 2, problem.signs, 5.0, 1e-10).coef()
     np.testing.assert_allclose(G @ solution.point.coef, K @ duals, atol=1e-6)
     retrained = problem.point(solution.point.subspace)
     assert retrained.upper == pytest.approx(solution.point.upper, rel=1e-6)

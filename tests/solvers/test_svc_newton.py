@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 from kernelweave._array import FactorizationError
+from kernelweave.criteria import margin as criteria_margin
 from kernelweave.criteria.margin import MANY_ROWS, Margin
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner import svm
 from kernelweave.inner.svm import train_machines
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.protocols import Method
 from kernelweave.solvers import margin, solve
 from kernelweave.solvers.solve import fitting_methods
 from kernelweave.weights import CappedSimplex, LpBall, Simplex
@@ -37,7 +35,7 @@ def test_few_machines_reach_the_interior_points_value(margins, kind, weight_set,
 def test_value_and_derivatives_are_those_of_the_criterion(margins, rng, kind):
     criterion, _ = margins.reference(80, int(rng.integers(1000)), 3, kind)
     weights = rng.dirichlet(np.ones(criterion.n_weights))
-    machines = margin._Machines(criterion)
+    machines = criterion.by_libsvm(may_give_up=False)
     for _ in range(2):  # the second starts from the active set of the first
         found, expected = machines.evaluate(weights), criterion.evaluate(weights)
         assert found.value == pytest.approx(expected.value, rel=1e-8)
@@ -60,15 +58,15 @@ def test_several_columns_and_missing_labels(margins, rng):
 
 
 @pytest.mark.parametrize("weight_set", [Simplex(), CappedSimplex(1.0)], ids=repr)
-def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set):
+def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set, monkeypatch):
     """It takes over, or solves the machines on sets that it does not know."""
 
     def hasty(kernel, signs, bound, tol, *_):
         return train_machines(kernel, signs, bound, tol, max_steps=1, max_rounds=1)
 
-    method = Method("hasty", partial(margin.svc_newton, train=hasty), max_iter=60)
+    monkeypatch.setattr(criteria_margin, "train_machines", hasty)
     criterion, _ = margins.reference(60, 0, 3, "l1")
-    solution = solve(criterion, weight_set, method, tol=1e-6)
+    solution = solve(criterion, weight_set, "newton", tol=1e-6)
     assert solution.converged
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
     factorizations = solution.n_factorizations / solution.n_iter

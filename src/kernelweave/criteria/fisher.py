@@ -100,7 +100,8 @@ class Fisher(KernelCriterion):
         like = bank.like
         self.target64 = as_float(target, namespace(like).float64)
         self.target = _rounded(self.target64, like)
-        self.scale = float(self._unit if isinstance(alpha, str) else alpha)
+        n = float(bank.n_rows) if self.design.is_plain else self.design.total
+        self.scale = n if isinstance(alpha, str) else float(alpha)
         self._check_target()
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
@@ -130,11 +131,6 @@ class Fisher(KernelCriterion):
                 f"column {c} of the target must sum to zero, as the kernels do; its "
                 f"mean accounts for {share:.1%} of its length. Subtract the mean"
             )
-
-    @property
-    def _unit(self) -> float:
-        """n, or the sum of the weights of the rows."""
-        return float(self.bank.n_rows) if self.design.is_plain else self.design.total
 
     @property
     def preferred_method(self) -> str:
@@ -298,12 +294,9 @@ class PrimalFisher(Fisher):
         alpha: float | Literal["learn"],
         factor: float = 1.0,
     ) -> None:
-        self._total = problem.total
         super().__init__(problem.bank, problem.target * factor, alpha)
-
-    @property
-    def _unit(self) -> float:
-        return self._total
+        if self.learns_identity:
+            self.scale = problem.total
 
 
 class WithinFisher(Fisher):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -35,15 +36,19 @@ from kernelweave.inner.saddle import (
     require_separable,
 )
 from kernelweave.inner.svm import (
-    Machine,
+    VIOLATIONS,
+    Machines,
     MarginTerms,
     balanced,
     best_intercepts,
-    primal_value,
+    free_rows,
+    libsvm,
+    primal_values,
     separate,
     solve_machines,
+    train_machines,
 )
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.kernels.checks import checked_row_weights
 from kernelweave.protocols import (
     Bank,
@@ -65,6 +70,18 @@ GOOD_GAP = 1e-6
 #: up to 2500 rows it takes a tenth to three quarters of the interior point's time if
 #: classes are well separated, at any C, and up to 1.8 times if labels are noise.
 MANY_ROWS = 200
+#: Relative gap to which machines from libsvm are polished, and the one that is good
+#: enough: the interior point, which takes over otherwise, may fare no better.
+TRAINED_GAP, GOOD_TRAINED_GAP = 1e-9, 1e-8
+#: Share of free rows at the first weights above which the interior point, which factors
+#: all rows, but once per step, takes less time.
+MOSTLY_FREE = 0.65
+#: Most steps of libsvm per row: it needs one to four unless kernels have a low rank.
+STEPS_PER_ROW = 20
+
+
+class NotSuitable(Exception):
+    """The polish of libsvm's machines has failed, or most rows are free."""
 
 
 class Margin(KernelCriterion):
@@ -106,8 +123,16 @@ class Margin(KernelCriterion):
         of trace n over all rows, it shares their trace constraint.
     row_weights : ndarray of shape (n,), optional
         r > 0, for all rows, labelled or not; by default every row counts once.
+
+    Attributes
+    ----------
+    trains : bool
+        Whether machines at given weights come from libsvm: many rows in host memory.
+    may_give_up : bool
+        Whether these raise :class:`NotSuitable` where another method takes less time.
     """
 
+    may_give_up = False
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
     identity_name = "1/C"
 
@@ -133,19 +158,30 @@ class Margin(KernelCriterion):
             bound,
             tau,
             self.learns_identity,
-            None if margin == "hard" else counts[self.rows],
+            np.ones(len(self.rows)) if margin == "hard" else counts[self.rows],
         )
         _check_range(self.problem, bound, tau)
+        self.trains = len(self.rows) >= MANY_ROWS and is_numpy(bank.like)
         self._known: tuple[np.ndarray, Array] | None = None
+        self._last: np.ndarray | None = None  # coefficients found by training
+        self._work: Array | None = None
 
     @property
     def preferred_method(self) -> str:
-        """Newton's method on top of libsvm for many rows in host memory."""
-        many = self.problem.bank.n_samples >= MANY_ROWS
-        return "newton" if many and is_numpy(self.bank.like) else "interior_point"
+        """Newton's method where machines are trained."""
+        return "newton" if self.trains else "interior_point"
+
+    def by_libsvm(self, may_give_up: bool) -> Self:
+        """The same problem with machines that are trained, and no kernel copied."""
+        other = copy(self)
+        other.trains, other.may_give_up, other._last = True, may_give_up, None
+        return other
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,) of any sign.
+
+        Machines are trained by libsvm, or follow from the active sets at the previous
+        weights, and are polished. An interior point finds those that are not.
 
         Raises
         ------
@@ -155,29 +191,63 @@ class Margin(KernelCriterion):
             If the combined kernel is not positive semidefinite.
         """
         weights = np.asarray(weights, dtype=np.float64)
-        path = SaddlePath(self.problem.at(weights))
-        has_box = np.isfinite(path.problem.bound)
-        try:
-            path.run(INNER_GAP, INNER_STEPS if has_box else HARD_STEPS)
-        except InfeasibleError as error:
-            error.coef = self.over_all_rows(path.coef())
-            raise
-        upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
-        reached = path.problem.tau > 0.0 or upper < SEPARABLE * path.size
-        coef, machines = path.coef(), None
-        if not (has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper)):
-            # A path to a tiny margin is long, and lost in rounding errors at its end.
-            coef, machines = self._separated(path.problem)
+        trained = self._trained(weights) if self.trains else None
+        found = self._along_path(weights) if trained is None else trained
+        coef = found.coef()
         products = self.problem.products(coef)
         scores = self.problem.scores(coef, products)
         value = self.problem.terms(coef, scores).linear - float(scores @ weights)
-        curvature = None
-        if hessian and machines is None:
-            curvature = path.curvature(products)
-        elif hessian and machines is not None:
-            curvature = total_curvature(machines, to_numpy(products))
+        curvature = found.curvature(products) if hessian else None
         full = self.over_all_rows(coef)
-        return Evaluation(value, -scores, curvature, full, path.n_factorizations)
+        return Evaluation(value, -scores, curvature, full, found.n_factorizations)
+
+    def _trained(self, weights: np.ndarray) -> Machines | None:
+        """Machines from libsvm or the last active sets; None if not good enough.
+
+        They are trained in host memory: sums of kernels of other array libraries are
+        copied there.
+        """
+        problem = self.problem
+        tau, own = problem.split(weights)
+        self._work = combine_in_double(problem.bank, own, self._work)
+        kernel = np.require(to_numpy(self._work), np.float64, "W")
+        kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
+        bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
+        start = self._last
+        then: tuple[float, ...] = VIOLATIONS
+        if start is None:
+            start = libsvm(kernel, problem.signs, bounds, steps)
+            then = () if self.may_give_up else VIOLATIONS[1:]
+            free, _ = free_rows(start * problem.signs, bounds[:, None])
+            if self.may_give_up and np.mean(free) > MOSTLY_FREE:
+                raise NotSuitable
+        found = train_machines(
+            kernel, problem.signs, bounds, TRAINED_GAP, start, then, steps
+        )
+        if max(machine.gap for machine in found) > GOOD_TRAINED_GAP:
+            if self.may_give_up:
+                raise NotSuitable
+            return None
+        self._last = found.coef()
+        return found
+
+    def _along_path(self, weights: np.ndarray) -> SaddlePath | Machines:
+        """The end of the path at weights (m,), or machines where it does not lead."""
+        path = SaddlePath(self.problem.at(weights), 1.0, np.ones(1))
+        has_box = np.isfinite(path.problem.bound)
+        try:
+            upper, lower = path.run(INNER_GAP, INNER_STEPS if has_box else HARD_STEPS)
+        except InfeasibleError as error:
+            error.coef = self.over_all_rows(path.coef())
+            raise
+        reached = path.problem.tau > 0.0 or upper < SEPARABLE * path.size
+        if has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper):
+            return path
+        # A path to a tiny margin is long, and lost in rounding errors at its end.
+        found = self._separated(path.problem)
+        count = found[0].n_factorizations + path.n_factorizations
+        found[0] = replace(found[0], n_factorizations=count)
+        return found
 
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
@@ -230,8 +300,8 @@ class Margin(KernelCriterion):
             )
         return remarks
 
-    def _separated(self, alone: SaddleProblem) -> tuple[np.ndarray, list[Machine]]:
-        """Coefficients (n, k) and machines without a box, by active sets.
+    def _separated(self, alone: SaddleProblem) -> Machines:
+        """Machines without a box, by active sets.
 
         A squared slack is that of a hard margin with the kernel ``G + tau D``.
 
@@ -242,7 +312,7 @@ class Margin(KernelCriterion):
         """
         kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
         kernel = kernel + np.diag(alone.tau * alone.diagonal)
-        coef, machines = np.zeros_like(alone.signs), []
+        coef, machines = np.zeros_like(alone.signs), Machines()
         for c in range(coef.shape[1]):
             rows = np.flatnonzero(alone.signs[:, c])
             part, y = kernel[rows][:, rows], alone.signs[rows, c]
@@ -259,7 +329,7 @@ class Margin(KernelCriterion):
                     proof[:, c] = coef[:, c] / total
                     error.coef = self.over_all_rows(proof)
                     raise
-        return coef, machines
+        return machines
 
     def over_all_rows(self, coef: np.ndarray) -> Array:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
@@ -275,14 +345,6 @@ class Margin(KernelCriterion):
         if self._known is None or not np.array_equal(self._known[0], beta):
             self._known = beta, self.problem.products(beta)
         return self._known[1]
-
-
-def total_curvature(machines: list[Machine], products: np.ndarray) -> np.ndarray:
-    """The Hessian (m, m) of the sum over columns, from products (m, n, k)."""
-    return sum(
-        (machine.curvature(products[:, :, c]) for c, machine in enumerate(machines)),
-        np.zeros((len(products), len(products))),
-    )
 
 
 def _check_margin(margin: str, C: float | str) -> None:
@@ -358,7 +420,53 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))
 
 
-class SubspaceMargin(KernelCriterion):
+class _SubspaceProblem:
+    """Machines on subspaces of a sum of kernels, with C in the units of the problem.
+
+    Parameters
+    ----------
+    bank : Bank
+        Centred kernels of trace n.
+    signs : ndarray of shape (n, m)
+        +1 and -1, one column per SVM.
+    alpha : float
+        Regularisation, relative to the mean eigenvalue of a kernel.
+    C : float
+        The bound on the dual variables.
+    tol : float, default=1e-9
+        Relative gap of the SVMs.
+    design : RowDesign, optional
+        Row weights; the kernels are then ``D G_i D``.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        signs: np.ndarray,
+        alpha: float,
+        C: float,
+        tol: float = 1e-9,
+        design: RowDesign | None = None,
+    ) -> None:
+        if not (np.isfinite(C) and C > 0):
+            raise ValueError(f"C must be a finite number > 0, got {C!r}")
+        if isinstance(alpha, str):  # type: ignore[unreachable]
+            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        signs = np.asarray(signs, dtype=np.float64)
+        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
+            raise ValueError("signs must be +1 or -1, one column per SVM")
+        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
+            raise ValueError("every SVM needs rows of both signs")
+        # The Fisher criterion knows how to factor alpha I + G.
+        self.design = design or RowDesign(len(signs))
+        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
+        self._ridge = Fisher(bank, target, alpha, design=self.design)
+        self.bank, self.signs = bank, signs
+        self.alpha, self.C, self.tol = float(alpha), float(C), tol
+        self.bounds = self.C * self.design.each
+
+
+class SubspaceMargin(_SubspaceProblem, KernelCriterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
@@ -402,38 +510,12 @@ class SubspaceMargin(KernelCriterion):
     #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
     offers = frozenset({"hessian", "averages", "parts"})
 
-    def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
-        design: RowDesign | None = None,
-    ) -> None:
-        if not (np.isfinite(C) and C > 0):
-            raise ValueError(f"C must be a finite number > 0, got {C!r}")
-        if isinstance(alpha, str):  # type: ignore[unreachable]
-            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
-        signs = np.asarray(signs, dtype=np.float64)
-        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
-            raise ValueError("signs must be +1 or -1, one column per SVM")
-        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
-            raise ValueError("every SVM needs rows of both signs")
-        # The Fisher criterion knows how to factor alpha I + G.
-        self.design = design or RowDesign(len(signs))
-        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
-        self._ridge = Fisher(bank, target, alpha, design=self.design)
-        self.bank, self.signs = bank, signs
-        self.alpha, self.C, self.tol = float(alpha), float(C), tol
-        self.bounds = self.C * self.design.each
-
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
         factor = self._ridge.factor(weights)
         kernel = self._kernel(factor)
         machines = solve_machines(kernel, self.signs, self.bounds, self.tol)
-        a = np.column_stack([machine.coef for machine in machines])
+        a = machines.coef()
         scaled = self.design.unscale(a)  # D^-1 A
         b = self.alpha * solve_factored(factor, from_numpy(scaled, self.bank.like))
         products = self.bank.apply(b)
@@ -451,8 +533,7 @@ class SubspaceMargin(KernelCriterion):
             moved = to_numpy(solve_triangular(factor, flat, transpose=True))
             moved = moved.astype(np.float64).reshape(half.shape)  # (n, p, m)
             moved /= np.sqrt(self.design.each)[:, None, None]
-            for machine, u in zip(machines, np.moveaxis(moved, 2, 0), strict=True):
-                curvature += 0.5 * machine.curvature(u.T)
+            curvature += 0.5 * machines.curvature(np.moveaxis(moved, 1, 0))
         return Evaluation(value, -scores, curvature, np.concatenate([a, b_host], 1))
 
     def certificate_terms(
@@ -486,10 +567,8 @@ class SubspaceMargin(KernelCriterion):
         f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
         # norm(f)^2 + tr(B'f) = tr(slope' outputs)
         outputs, slope = self.design.unscale(f), self.design.scale(f + b)
-        columns = zip(outputs.T, slope.T, self.signs.T, strict=True)
-        return 0.5 * sum(
-            primal_value(out, by, y, self.bounds, 0.0) for out, by, y in columns
-        )
+        values = primal_values(outputs, slope, self.signs, self.bounds)
+        return 0.5 * float(np.sum(values))
 
     def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
         """A and B (n, m) of a dual point (n, 2 m)."""
@@ -514,7 +593,7 @@ class SubspaceMargin(KernelCriterion):
         return self.bank.apply(in_double(b, self.bank.like))
 
 
-class PlainSubspaceMargin:
+class PlainSubspaceMargin(_SubspaceProblem):
     """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
 
     The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
@@ -531,36 +610,9 @@ class PlainSubspaceMargin:
     increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
     for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
     minimum bounds v from below, and where that is attained at a single kernel, no sum
-    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`.
-
-    Parameters
-    ----------
-    bank : Bank
-        Centred kernels of trace n.
-    signs : ndarray of shape (n, m)
-        +1 and -1, one column per SVM.
-    alpha : float
-        Regularisation lambda, relative to the mean eigenvalue of a kernel.
-    C : float
-        The bound on the dual variables.
-    tol : float, default=1e-9
-        Relative gap of the SVMs.
-    design : RowDesign, optional
-        Row weights; the kernels are then ``D G_i D``.
+    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`,
+    and the parameters are the same.
     """
-
-    def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
-        design: RowDesign | None = None,
-    ) -> None:
-        self.bank, self.signs = bank, np.asarray(signs, dtype=np.float64)
-        self.alpha, self.C, self.tol = float(alpha), float(C), tol
-        self.design = design or RowDesign(len(self.signs))
 
     def machines(self, weights: np.ndarray) -> SubspaceSVM:
         """The single-kernel problem at these weights (p,)."""

@@ -26,7 +26,7 @@ from kernelweave.fits.ridge import (
     normal_basis,
     steepness_of,
 )
-from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
+from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_machines
 from kernelweave.kernels.checks import symmetric
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
@@ -458,7 +458,8 @@ class SubspaceSVM:
             matrix = gram @ matrix
         host = self.design.unscale(to_numpy(matrix).astype(np.float64))
         host = self.design.unscale(host.T)
-        return solve_svm((host + host.T) / 2, self.signs, self.bounds, self.tol)
+        matrix = (host + host.T) / 2
+        return solve_machines(matrix, self.signs, self.bounds, self.tol).coef()
 
     def subspace(self, duals: np.ndarray, n_components: int | None = None) -> Subspace:
         """The best subspace for fixed A (n, m)."""

@@ -27,7 +27,7 @@ from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
     best_intercepts,
-    primal_value,
+    primal_values,
     without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
@@ -52,8 +52,8 @@ class SaddleProblem:
         Fixed weight of D.
     identity : bool
         Whether D is a kernel too, with index 0.
-    row_weights : ndarray of shape (n,), optional
-        r > 0; ones by default.
+    counts : ndarray of shape (n,)
+        r > 0, the row weights.
     """
 
     bank: Bank
@@ -61,13 +61,7 @@ class SaddleProblem:
     bound: float
     tau: float
     identity: bool
-    row_weights: np.ndarray | None = None
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """r, (n,)."""
-        given = self.row_weights
-        return np.ones(len(self.signs)) if given is None else given
+    counts: np.ndarray
 
     @cached_property
     def bounds(self) -> np.ndarray:
@@ -115,28 +109,11 @@ class SaddleProblem:
         p = self.bank.n_kernels
         return to_numpy(tensor_sum(weights[-p:], products[-p:, ...]))
 
-    def column(self, c: int) -> tuple[np.ndarray | slice, np.ndarray]:
-        """The labelled rows of column c, and their signs."""
-        y = self.signs[:, c]
-        if self.all_labelled:
-            return slice(None), y
-        rows = np.flatnonzero(y)
-        return rows, y[rows]
-
-    @cached_property
-    def all_labelled(self) -> bool:
-        """Whether every row takes part in every column."""
-        return bool(np.all(self.signs != 0))
-
     def upper(self, weights: np.ndarray, beta: np.ndarray, products: Array) -> float:
         """The primal value at weights (m,) of beta (n, k), given its products."""
         f, (tau, _) = self.functions(weights, products), self.split(weights)
-        bounds, taus = self.bounds, tau * self.diagonal
-        columns = ((c, *self.column(c)) for c in range(f.shape[1]))
-        return sum(
-            primal_value(f[rows, c], beta[rows, c], y, bounds[rows], taus[rows])
-            for c, rows, y in columns
-        )
+        values = primal_values(f, beta, self.signs, self.bounds, tau * self.diagonal)
+        return float(np.sum(values))
 
     def terms(
         self, beta: np.ndarray, scores: np.ndarray, upper: float = np.inf
@@ -160,14 +137,6 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 TO_BOUNDARY = 0.99
-#: A corrected step shorter than this is compared with one corrected less.
-SHORT = 0.1
-#: After more short steps in a row than this, the multipliers absorb the whole residual.
-MOST_SHORT = 8
-#: Multiple of mu that a multiplier may add to its product to remove a residual.
-ABSORB = 1.0
-#: Residuals above this multiple of the complementarity call for a second-order term.
-INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -195,10 +164,11 @@ class SaddlePath:
     ----------
     problem : SaddleProblem
         The problem; a is measured in units of ``problem.unit()``.
-    norm : float, optional
-        q. Without it the weights are fixed.
-    start : ndarray of shape (m,), optional
-        The first weights, positive with ``sum_i w_i^q = 1``; by default all ones.
+    norm : float
+        q.
+    start : ndarray of shape (m,)
+        The first weights, positive with ``sum_i w_i^q = 1``. A single weight stays one:
+        so machines with a given kernel are a path, too.
 
     Attributes
     ----------
@@ -211,16 +181,8 @@ class SaddlePath:
     products: Array  # size G_i b, (m, n, k), where the bank lives
     _columns: list[FactoredColumn]
     _small: BorderedSystem  # of the same point
-    #: Second-order terms of the products of w and b after a predictor step, in the
-    #: conditions on the rows (n, k) and on the weights (m,).
-    _curved: tuple[np.ndarray, np.ndarray] | None
 
-    def __init__(
-        self,
-        problem: SaddleProblem,
-        norm: float | None = None,
-        start: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, problem: SaddleProblem, norm: float, start: np.ndarray) -> None:
         self.problem, self.norm = problem, norm
         self.size = problem.unit()
         self.box = problem.bounds[:, None] / self.size  # (n, 1)
@@ -228,8 +190,7 @@ class SaddlePath:
         self.signs = problem.signs
         self.used = problem.signs != 0
         self.boxed = self.used & np.isfinite(self.box)
-        weights = np.ones(problem.n_weights) if start is None else np.array(start)
-        self.n_factorizations = self._n_short = 0
+        self.n_factorizations = 0
         n, k = problem.signs.shape
         # With few weights and many rows, equal products would settle the weights long
         # before the rows: then weights at the boundary keep steps short.
@@ -241,12 +202,7 @@ class SaddlePath:
             problem.bank.like,
         )
         self._work: Array | None = None
-        self._start(weights)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The current weights, (m,); positive, but in their set only in the limit."""
-        return self.fixed if self.norm is None else self.point.w
+        self._start(np.array(start))
 
     def coef(self) -> np.ndarray:
         """A feasible ``b = a y``, (n, k), in the units of the problem."""
@@ -268,43 +224,27 @@ class SaddlePath:
 
     def _step(self) -> None:
         point = self.point
-        self._columns = self._factor(self.products[: len(point.w), :, :])
+        self._columns = self._factor(self.products)
         self._small = self._small_system()
-        self._curved = None
         predictor, mu = predict(self)
-        length = min(1.0, point.longest(predictor))
-        residual = float(np.sum(np.abs(self.residuals.rows) * point.a))
-        residual += float(np.abs(self.residuals.weights) @ point.w)
-        if residual > INFEASIBLE * point.complementarity and self.norm is not None:
-            self._curved = self._second_order(predictor, length)
-        step = self.solve(mu, predictor)
-        allowed = point.longest(step)
-        if allowed < SHORT:
-            careful = self.solve(mu, predictor, trust=length**2)
-            if point.longest(careful) > allowed:
-                step, allowed = careful, point.longest(careful)
-        step, allowed = self._centred(step, allowed, mu, predictor)
+        step, allowed = self._centred(mu, predictor)
         length = min(1.0, TO_BOUNDARY * allowed)
         self.point = point.moved(step, length)
         moved = self.problem.products(length * step.a * self.signs)
         self.products = self.products + self.size * moved
         self._columns = []  # frees the factors before the next ones are made
         self._refresh()
-        self._n_short = self._n_short + 1 if length < SHORT else 0
-        stuck = self._n_short > MOST_SHORT
-        self._n_short = 0 if stuck else self._n_short
-        self._absorb(np.inf if stuck else ABSORB * self.mu())
+        self._absorb(self.mu())
 
-    def _centred(
-        self, step: Point, allowed: float, mu: float, predictor: Point
-    ) -> tuple[Point, float]:
-        """A step that goes further, by Gondzio's corrections (1996) of its products.
+    def _centred(self, mu: float, predictor: Point) -> tuple[Point, float]:
+        """The corrector, and how far it may go, by Gondzio's corrections (1996).
 
         A step that is a little longer than allowed would make some products negative
         and others too large; these outliers are aimed at the nearest good value. Each
         correction needs two solves with the factor that is there already.
         """
-        point = self.point
+        point, step = self.point, self.solve(mu, predictor)
+        allowed = point.longest(step)
         extra: list[np.ndarray] = [np.zeros(1) for _ in point.pairs]
         for _ in range(MOST_CORRECTIONS):
             if allowed >= 1.0 / TO_BOUNDARY:
@@ -324,16 +264,6 @@ class SaddlePath:
             step, allowed, extra = found, reached, aims
         return step, allowed
 
-    def _second_order(
-        self, predictor: Point, length: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The second-order terms of the products of w and b after a predictor step."""
-        beta = length * predictor.a * self.signs
-        moved = self.size * self.problem.products(beta)
-        change = to_numpy(tensor_sum(length * predictor.w, moved))
-        scores = self.problem.scores(beta, moved)
-        return np.where(self.used, change, 0.0), 0.5 * scores
-
     def mu(self, step: Point | None = None) -> float:
         """The mean complementary product, here or after a step to the boundary."""
         point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
@@ -345,29 +275,24 @@ class SaddlePath:
         self,
         mu: float,
         before: Point | None = None,
-        trust: float = 1.0,
         extra: list[np.ndarray] | None = None,
     ) -> Point:
         """The step to ``a z = u v = mu``, ``w s = rho mu``, from the factored ``M``s.
 
-        The products of the step ``before``, times ``trust``, correct the linearisation;
-        after a short step they carry little information.
+        The products of the step ``before`` correct the linearisation.
         """
         point, signs = self.point, self.signs
         goals = mu, mu, self.emphasis * mu
         gaps = [goal - x * y for goal, (x, y) in zip(goals, point.pairs, strict=True)]
         if before is not None:
             pairs = zip(gaps, before.pairs, strict=True)
-            gaps = [gap - trust * dx * dy for gap, (dx, dy) in pairs]
+            gaps = [gap - dx * dy for gap, (dx, dy) in pairs]
         if extra is not None:
             gaps = [gap + more for gap, more in zip(gaps, extra, strict=True)]
         gap_a = np.where(self.used, gaps[0], 0.0) / point.a
         gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
         right = -self.residuals.rows + signs * (gap_a - gap_u)
         weight_right = gaps[2] / point.w - self.residuals.weights
-        if before is not None and self._curved is not None:
-            right = right - self._curved[0]
-            weight_right = weight_right + self._curved[1]
         halves = [part.forward(right[:, c]) for c, part in enumerate(self._columns)]
         w, lam, eta = self._solve_small(halves, weight_right)
         parts = zip(self._columns, halves, lam, strict=True)
@@ -387,12 +312,10 @@ class SaddlePath:
             index = np.append(np.arange(m), m + c)
             matrix[np.ix_(index, index)] += column.gram
         unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
-        equal = np.zeros((len(point.eta), m + k))
-        if self.norm is not None:
-            powers = point.w ** (self.norm - 1.0)
-            bend = (self.norm - 1.0) * point.eta * powers / point.w
-            matrix[np.diag_indices(m)] += bend
-            equal[0, :m] = powers
+        powers = point.w ** (self.norm - 1.0)
+        bend = (self.norm - 1.0) * point.eta * powers / point.w
+        matrix[np.diag_indices(m)] += bend
+        equal = np.append(powers, np.zeros(k))[None, :]
         v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
         return BorderedSystem(matrix, v, z, equal)
 
@@ -426,14 +349,15 @@ class SaddlePath:
         lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
         return upper, lower
 
-    def run(self, gap: float, max_steps: int) -> None:
-        """Follow the path at fixed weights until the relative gap is at most ``gap``.
+    def run(self, gap: float, max_steps: int) -> tuple[float, float]:
+        """Follow the path of one kernel until the relative gap is at most ``gap``.
 
-        It also stops when rounding keeps the gap from shrinking.
+        It also stops when rounding keeps the gap from shrinking. The result are its
+        bounds there.
         """
-        best, idle = np.inf, 0
-        for _ in range(max_steps):
-            upper, lower = self.bounds(self.fixed, lambda scores: float(scores[0]))
+        best, idle, steps = np.inf, 0, 0
+        while True:
+            upper, lower = self.bounds(np.ones(1), lambda scores: float(scores[0]))
             if np.isinf(upper):
                 require_separable(lower, self.size)
             now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
@@ -441,9 +365,10 @@ class SaddlePath:
             best = min(best, now)
             # A start may happen to be good, and the way to the path is not.
             stuck = best < 1e-6 and idle >= 3 and now <= 10.0 * best
-            if now <= gap or stuck:
-                return
+            if now <= gap or stuck or steps == max_steps:
+                return upper, lower
             self.step()
+            steps += 1
 
     def curvature(self, products: Array) -> np.ndarray:
         """The Hessian of the value in the weights of ``products`` (m, n, k), (m, m).
@@ -466,7 +391,7 @@ class SaddlePath:
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
         scores = self.problem.scores(beta, self.products)
-        curvature = _largest_sum(scores, self.norm or 1.0)
+        curvature = _largest_sum(scores, self.norm)
         curvature += float(np.sum(self.ridge * beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
         factor = min(factor, 0.5 * float(np.min((self.box / a)[used])))
@@ -483,13 +408,10 @@ class SaddlePath:
         reach = min(max(1.0, (len(signs) / FEW_ROWS) ** 2), MOST_REACH)
         nearness = np.minimum(1.0, reach * a / u)
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
-        w = s = eta = np.empty(0)
-        self.fixed = weights
-        if self.norm is not None:
-            powers = weights ** (self.norm - 1.0)
-            eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
-            w, s = weights, eta * powers - 0.5 * scores
-        self.point = Point(a, z, u, v, w, s, lam, eta)
+        powers = weights ** (self.norm - 1.0)
+        eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
+        s = eta * powers - 0.5 * scores
+        self.point = Point(a, z, u, v, weights, s, lam, eta)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -497,13 +419,11 @@ class SaddlePath:
         point, signs = self.point, self.signs
         beta = point.a * signs
         self.scores = self.problem.scores(beta, self.products)
-        f = to_numpy(tensor_sum(self.weights, self.products))
+        f = to_numpy(tensor_sum(point.w, self.products))
         rows = f + self.ridge * beta + point.lam - signs * (1.0 + point.z - point.v)
-        weights = norm = np.empty(0)
-        if self.norm is not None:
-            slope = point.eta * point.w ** (self.norm - 1.0)
-            weights = slope - 0.5 * self.scores - point.s
-            norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
+        slope = point.eta * point.w ** (self.norm - 1.0)
+        weights = slope - 0.5 * self.scores - point.s
+        norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
         self.residuals = Residuals(
             np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
         )
@@ -526,7 +446,7 @@ class SaddlePath:
     def _factor(self, constraints: Array) -> list[FactoredColumn]:
         """Factors of M, one per column, for constraints ``G_i b`` (m, n, k)."""
         point = self.point
-        tau, w = self.problem.split(self.weights)
+        tau, w = self.problem.split(point.w)
         kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
         self._work = kernel
         ridge = self.size * tau * self.problem.diagonal[:, None]
@@ -581,7 +501,7 @@ JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class Point(NamedTuple):
-    """Variables, or a step in them; w, s and eta are empty if the weights are fixed.
+    """Variables, or a step in them.
 
     Unlabelled rows and absent boxes keep a = u = 1 and z = v = 0.
     """
@@ -625,9 +545,9 @@ class Residuals:
         ``sum_i w_i G_i b + tau D b - y - y z + y v + lam``, zero in unlabelled rows.
     balance : ndarray of shape (k,)
         ``e'b``.
-    weights : ndarray of shape (m,), or (0,) if the weights are fixed
+    weights : ndarray of shape (m,)
         ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
-    norm : ndarray of shape (1,), or (0,) if the weights are fixed
+    norm : ndarray of shape (1,)
         ``(sum_i w_i^q - 1) / q``.
     """
 

@@ -25,12 +25,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from kernelweave._array import (
+    Array,
     FactorizationError,
     add_to_diagonal,
     cholesky,
     psd_factor,
     solve_factored,
     solve_triangular,
+    to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, SMALL_GAP
 from kernelweave.inner.interior_point import largest_step, predict
@@ -177,27 +179,40 @@ def _root_of_squared_loss(
     return float((above[j] + below[j]) / count) if count > 0 else float(r[j])
 
 
-def primal_value(
-    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: PerRow, tau: PerRow
-) -> float:
-    """A valid primal value from ``f = K coef``; all arrays (n,), y = +-1.
+def primal_values(
+    f: np.ndarray,
+    coef: np.ndarray,
+    signs: np.ndarray,
+    bound: PerRow,
+    tau: PerRow = 0.0,
+    intercepts: np.ndarray | None = None,
+) -> np.ndarray:
+    """A valid primal value of each column of ``f = K coef``, all (n, m): (m,).
 
     The smaller of the value at f and that at the multiple of f which separates all
-    rows, if there is one.
+    rows, if there is one. Rows of sign 0 do not take part. The best intercepts (m,)
+    are found unless they are given.
     """
-    norm2 = max(float(coef @ f), 0.0)
+    norm2, ridge = np.sum(coef * f, axis=0), np.reshape(tau, (-1, 1)) * coef
+    norm2 = np.maximum(norm2, 0.0)
     # norm(w)^2 / rho^2 with the identity as one more kernel, if it separates the rows
-    square, total = norm2 + float(coef @ (tau * coef)), f + tau * coef
-    rho = 0.5 * float(np.min(total[y > 0]) - np.max(total[y < 0]))
-    hard = square / rho**2 if rho > 0.0 and square > 0.0 else np.inf
+    square, total = norm2 + np.sum(coef * ridge, axis=0), f + ridge
+    nearest = np.min(np.where(signs > 0, total, np.inf), axis=0)
+    rho = 0.5 * (nearest - np.max(np.where(signs < 0, total, -np.inf), axis=0))
+    separates = (rho > 0.0) & (square > 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        hard = np.where(separates, square / np.where(separates, rho, 1.0) ** 2, np.inf)
     if np.all(np.isfinite(bound)):
-        slack = 1.0 - y * (f + best_intercept(f, y, "l1", bound))
-        return min(norm2 + 2.0 * float(np.sum(bound * np.maximum(slack, 0.0))), hard)
-    if np.all(tau > 0.0):
-        prices = 1.0 / tau
-        slack = np.maximum(1.0 - y * (f + best_intercept(f, y, "l2", prices)), 0.0)
-        return min(norm2 + float(np.sum(prices * slack**2)), hard)
-    return hard
+        loss, power, prices = "l1", 1, 2.0 * bound
+    elif np.all(tau > 0.0):
+        loss, power, prices = "l2", 2, 1.0 / tau
+    else:
+        return hard
+    if intercepts is None:
+        intercepts = best_intercepts(f, signs, loss, prices)
+    slack = np.maximum(np.abs(signs) - signs * (f + intercepts), 0.0)
+    losses = np.reshape(prices, (-1, 1)) * slack**power
+    return np.minimum(norm2 + np.sum(losses, axis=0), hard)
 
 
 #: Maximum number of iterations; 10 to 20 are typical.
@@ -365,7 +380,7 @@ RIDGE, REFINEMENTS = 1e-13, 3
 
 def solve_machines(
     kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
-) -> list[Machine]:
+) -> Machines:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
     :func:`train_machines`, followed by an interior point method where the gap is too
@@ -399,13 +414,6 @@ def _keep_better(
     for c, machine in zip(columns, found, strict=True):
         if best[c] is None or machine.gap < best[c].gap:
             best[c] = machine
-
-
-def solve_svm(
-    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
-) -> np.ndarray:
-    """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
-    return coefficients(solve_machines(kernel, signs, bound, tol))
 
 
 @dataclass(frozen=True)
@@ -442,9 +450,23 @@ class Machine:
         return 2.0 * without_intercept(half.T @ half)
 
 
-def coefficients(machines: list[Machine]) -> np.ndarray:
-    """The coefficients of all machines, (n, m)."""
-    return np.column_stack([machine.coef for machine in machines])
+class Machines(list[Machine]):
+    """Solved machines, one per column of signs."""
+
+    def coef(self) -> np.ndarray:
+        """The coefficients ``a y``, (n, m)."""
+        return np.column_stack([machine.coef for machine in self])
+
+    def curvature(self, products: Array) -> np.ndarray:
+        """The Hessian of the sum of values, from products (p, n, m): (p, p)."""
+        host = to_numpy(products)
+        parts = [machine.curvature(host[:, :, c]) for c, machine in enumerate(self)]
+        return np.sum(parts, axis=0)
+
+    @property
+    def n_factorizations(self) -> int:
+        """Number of factorisations."""
+        return sum(machine.n_factorizations for machine in self)
 
 
 def without_intercept(gram: np.ndarray) -> np.ndarray:
@@ -465,7 +487,7 @@ def train_machines(
     violations: tuple[float, ...] = VIOLATIONS,
     max_steps: int = MAX_STEPS,
     max_rounds: int = MAX_ROUNDS,
-) -> list[Machine]:
+) -> Machines:
     """Machines with or without a box, polished until their gaps are small enough.
 
     LIBSVM identifies the variables at a bound long before the others are accurate; the
@@ -491,7 +513,7 @@ def train_machines(
 
     Returns
     -------
-    list of Machine
+    Machines
         The best ones found; their gaps say how good they are.
     """
     best: list[Machine | None] = [None] * signs.shape[1]
@@ -504,7 +526,7 @@ def train_machines(
         coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
         found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
         _keep_better(best, late, found)
-    return [machine for machine in best if machine is not None]
+    return Machines(machine for machine in best if machine is not None)
 
 
 def libsvm(
@@ -601,7 +623,7 @@ def _polish(
         joins = ~inside & (most > 0.0) & violated
         solved = np.array([factor is not None for factor in factors])
         feasible = solved & ~np.any(low | high, axis=0)
-        gaps = np.where(feasible, _relative_gaps(f, b, beta, y, most), np.inf)
+        gaps = np.where(feasible, _relative_gaps(f, beta, y, bound, b), np.inf)
         beta = balanced(beta, y, bound)
         for j in np.flatnonzero(feasible):
             known, rows = best[todo[j]], np.flatnonzero(inside[:, j])
@@ -625,10 +647,7 @@ def _measured(
     kernel: np.ndarray, signs: np.ndarray, bound: PerRow, coef: np.ndarray
 ) -> list[Machine]:
     """Machines with these feasible coefficients (n, m), and their gaps."""
-    f, finite = _product(kernel, coef), bool(np.all(np.isfinite(bound)))
-    b = best_intercepts(f, signs, "l1", bound if finite else 1.0)
-    box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)
-    gaps = _relative_gaps(f, b, coef, signs, box)
+    gaps = _relative_gaps(_product(kernel, coef), coef, signs, bound)
     none = np.arange(0)
     pairs = zip(coef.T, gaps, strict=True)
     return [Machine(column, float(gap), none, None, 0) for column, gap in pairs]
@@ -708,23 +727,17 @@ def _product(kernel: np.ndarray, coef: np.ndarray) -> np.ndarray:
 
 
 def _relative_gaps(
-    f: np.ndarray, b: np.ndarray, coef: np.ndarray, signs: np.ndarray, box: np.ndarray
+    f: np.ndarray,
+    coef: np.ndarray,
+    signs: np.ndarray,
+    bound: PerRow,
+    intercepts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Primal minus dual value of ``f = K coef``, relative to the primal, (m,).
-
-    The primal is the smaller of that at f and the intercepts b, and that of the
-    multiple of f which separates all rows, as in :func:`primal_value`.
-    """
-    norm2 = np.sum(coef * f, axis=0)
-    nearest = np.min(np.where(signs > 0, f, np.inf), axis=0)
-    rho = 0.5 * (nearest - np.max(np.where(signs < 0, f, -np.inf), axis=0))
+    """Primal minus dual value of ``f = K coef``, relative to the primal, (m,)."""
+    primal = primal_values(f, coef, signs, bound, 0.0, intercepts)
+    dual = 2.0 * np.sum(coef * signs, axis=0) - np.sum(coef * f, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        primal = np.where((rho > 0.0) & (norm2 > 0.0), norm2 / rho**2, np.inf)
-        if np.all(np.isfinite(box)):
-            slack = np.maximum(1.0 - signs * (f + b), 0.0)
-            soft = np.maximum(norm2, 0.0) + 2.0 * np.sum(box * slack, axis=0)
-            primal = np.minimum(primal, soft)
-        gap = (primal - 2.0 * np.sum(coef * signs, axis=0) + norm2) / np.abs(primal)
+        gap = (primal - dual) / np.abs(primal)
     return np.where(np.isfinite(primal), gap, np.inf)
 
 

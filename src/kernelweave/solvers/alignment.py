@@ -30,11 +30,11 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     Yields
     ------
     Iterate
-        A single one, at the optimum (or the only point of a one-point set).
+        A single one, at the optimum.
     """
     start = weight_set.start(criterion.n_weights)
     # If nothing is aligned with the target, every point is as good as the start.
-    if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
+    if not np.max(criterion.cosines) > 0.0:
         yield certified(criterion, weight_set, start)
         return
     root, _, goal = _least_squares(criterion)
@@ -64,7 +64,7 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
         After each least-squares problem, the best weights and the best bound so far.
     """
     start = weight_set.start(criterion.n_weights)
-    if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
+    if not np.max(criterion.cosines) > 0.0:
         yield certified(criterion, weight_set, start)
         return
     is_signed = isinstance(weight_set, SignedSum)

@@ -59,9 +59,6 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
     """
     q = weight_set.norm
     weights = weight_set.start(criterion.n_weights)
-    if weight_set.is_point(len(weights)):
-        yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
-        return
     at, count = criterion.expand(weights), 1
     unit = float(np.trace(at.matrix)) or 1.0  # makes the iteration scale-invariant
     point = _start(at, weights, q, unit)

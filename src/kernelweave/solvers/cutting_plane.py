@@ -60,9 +60,6 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
         After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    if weight_set.is_point(len(weights)):
-        yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
-        return
     solve_master: Callable[[np.ndarray, np.ndarray], Answer]
     if weight_set.power == 1:
         allowed = weight_set.polyhedron(len(weights))
@@ -109,9 +106,6 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
         weights, state, value = _judged(criterion, weights, cuts.best)
         unit = cuts.add(weights, state, value)
         reached = min(reached, state.value)
-        if weight_set.is_point(len(weights)):
-            yield replace(Iterate.at(weights, state), value=value)
-            return
         allowed = weight_set.polyhedron(len(weights))
         answer = master_program(cuts.linear / unit, cuts.scores / unit, allowed)
         if answer is None:

@@ -56,6 +56,4 @@ def _repeat(
     while True:
         state = criterion.evaluate(weights, hessian=False)
         yield Iterate.at(weights, state)
-        if weight_set.is_point(len(weights)):
-            return
         weights = weight_set.scale(update(weights, np.maximum(-state.gradient, 0.0)))

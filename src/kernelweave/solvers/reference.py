@@ -19,15 +19,9 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
+from kernelweave.inner.saddle import SaddleProblem
 from kernelweave.kernels.banks.dense import host_stack
-from kernelweave.protocols import (
-    Bank,
-    Criterion,
-    Iterate,
-    LinearSet,
-    NormSet,
-    WeightSet,
-)
+from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.alignment import certified
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.weights.signed_sum import SignedSum
@@ -43,22 +37,56 @@ MOST_ROWS = 100
 
 
 def sdp(
-    fisher: Fisher, weight_set: LinearSet, scs_iterations: int = SCS_ITERATIONS
+    criterion: Fisher | Margin,
+    weight_set: LinearSet,
+    scs_iterations: int = SCS_ITERATIONS,
 ) -> Iterator[Iterate]:
-    """Solve (9) over (10), (16), (34), (37), (40) or (41) of Ye et al. (2007).
+    """Solve the papers' semidefinite program for a criterion: :func:`sdp_problem`.
+
+    With weights of any sign, and kernels that are nearly collinear, the solver may stop
+    early and still report an optimum; the point it finds is pulled into the set and
+    certified like that of any other method.
 
     Yields
     ------
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    program, weights = sdp_problem(fisher, weight_set)
+    program, weights = sdp_problem(criterion, weight_set)
     run_solver(program, scs_iterations)
-    yield _evaluated(fisher, weight_set, weights.value, program.status)
+    yield _evaluated(criterion, weight_set, weights.value, program.status)
 
 
-def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
+def sdp_problem(criterion: Fisher | Margin, weight_set: LinearSet) -> tuple[Any, Any]:
     """The unsolved cvxpy problem for a criterion, and its weights variable (m,).
+
+    Ye et al. (2007), (9) over (10), (16), (34), (37), (40) or (41), or Lanckriet et al.
+    (2002), Eq. 12, and its soft margins. With weights of any sign the sum of kernels
+    over all rows must be PSD.
+
+    Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
+    ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
+    ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
+    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
+    """
+    cp = _import_cvxpy()
+    signed = isinstance(weight_set, SignedSum)
+    weights = cp.Variable(criterion.n_weights, nonneg=not signed, name="weights")
+    total = _combined(cp, host_stack(criterion.bank), weights)
+    if isinstance(criterion, Margin):
+        value, constraints = _margin_blocks(cp, criterion, weights, total)
+    else:
+        value, constraints = _fisher_blocks(cp, criterion, weights, total)
+    constraints += _allowed_weights(cp, weight_set, weights)
+    if signed:
+        constraints.append(total >> 0)
+    return cp.Problem(cp.Minimize(value), constraints), weights
+
+
+def _fisher_blocks(
+    cp: Any, fisher: Fisher, weights: Any, total: Any
+) -> tuple[Any, list[Any]]:
+    """The value of Fisher's criterion and its constraints, ``total = sum_i w_i G_i``.
 
     ======  ==============  ===================  =====================================
     Eq.     target          regularisation       constraint
@@ -77,147 +105,45 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     ``N = lambda I + J G J``, and ``sum_j (t_j - h_j' G h_j) / lambda`` is minimised.
     Rows and columns of the blocks are multiplied by constants, which preserves
     definiteness and saves a first-order solver thousands of iterations.
-
-    Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
-    ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
-    ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
-    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    cp = _import_cvxpy()
-    weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
     alpha = weights[0] if fisher.learns_identity else fisher.alpha
-    total = _combined(cp, host_stack(fisher.bank), weights)
     identity = np.eye(fisher.bank.n_samples)
     target = to_numpy(fisher.target).astype(np.float64)
-    constraints = _allowed_weights(cp, weight_set, weights)
-    if isinstance(fisher, WithinFisher):
-        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
-        matrix = alpha * identity + centre @ total @ centre
-        t, moved = cp.Variable(target.shape[1], name="t"), centre @ total @ target
-        for j in range(target.shape[1]):
-            b = moved[:, [j]]
-            constraints.append(cp.bmat([[matrix, b], [b.T, t[j : j + 1, None]]]) >> 0)
-        explained = cp.trace(target.T @ total @ target)
-        goal = fisher.scale * (cp.sum(t) - explained)
-        return cp.Problem(cp.Minimize(goal), constraints), weights
-    matrix = total + alpha * identity
     size = np.linalg.norm(target, axis=0)
     size[size == 0] = 1.0
-    h = target / size
-    t = cp.Variable(h.shape[1], name="t")  # in units of scale * size^2
-    if isinstance(fisher, BlockFisher):
-        blocks = [(h, cp.diag(t))]
-    else:
-        blocks = [(h[:, [j]], t[j : j + 1, None]) for j in range(h.shape[1])]
-    cones = [cp.bmat([[matrix, b], [b.T, corner]]) >> 0 for b, corner in blocks]
-    total = cp.sum(cp.multiply(fisher.scale * size**2, t))
-    return cp.Problem(cp.Minimize(total), cones + constraints), weights
-
-
-def qcqp(fisher: Fisher, weight_set: NormSet) -> Iterator[Iterate]:
-    """The duals of (9), (16), (34), (40), (41): quadratic constraints only.
-
-    For J of :class:`~kernelweave.criteria.Fisher` the equivalent form of Ye et al. is
-    ``max 2 tr(B'H) - alpha norm(B)^2 - t`` subject to ``tr(B' G_i B) <= t`` for all i,
-    with the identity among the kernels if its weight is learned. For the within-class
-    scatter it is ``min alpha norm(V)^2 + t`` subject to ``tr(U' G_i U) <= t`` with
-    ``U = H - J V``. The multipliers of the constraints are the weights. For an lq ball,
-    t bounds the dual norm of the scores.
-
-    Yields
-    ------
-    Iterate
-        A single one, evaluated at the weights found by the cone solver.
-    """
-    cp = _import_cvxpy()
-    if weight_set.is_point(fisher.n_weights):  # there are no weights to find
-        start = weight_set.start(fisher.n_weights)
-        yield _evaluated(fisher, weight_set, start, "")
-        return
-    target = to_numpy(fisher.target).astype(np.float64)
-    unit = float(np.linalg.norm(target)) or 1.0
-    target, identity = target / unit, np.eye(len(target))
-    dual = cp.Variable(target.shape)
-    alpha = 0.0 if fisher.learns_identity else float(fisher.alpha)
-    # In units of alpha the dual has entries of the size of the target.
-    size = alpha or 1.0
+    columns, explained = target / size, 0.0
     if isinstance(fisher, WithinFisher):
         centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
-        direction = target - centre @ dual
-        fixed, size = alpha * cp.sum_squares(dual), 1.0
+        explained = cp.trace(target.T @ total @ target)
+        total, columns = centre @ total @ centre, centre @ total @ columns
+    matrix = total + alpha * identity
+    t = cp.Variable(len(size), name="t")  # in units of scale * size^2
+    if isinstance(fisher, BlockFisher):
+        blocks = [(columns, cp.diag(t))]
     else:
-        direction = dual / size
-        fixed = alpha * cp.sum_squares(dual / size)
-        fixed = fixed - 2.0 * cp.sum(cp.multiply(dual / size, target))
-    first = [identity] if fisher.learns_identity else []
-    scores = _scores(cp, fisher.bank, direction, first)
-    cost, multipliers = _dual_norm(cp, scores, weight_set)
-    program = cp.Problem(cp.Minimize(size * (fixed + cost)), multipliers)
-    run_solver(program)
-    weights = _multipliers(dual, scores, multipliers, weight_set)
-    yield _evaluated(fisher, weight_set, weights, program.status)
+        each = range(len(size))
+        blocks = [(columns[:, [j]], t[j : j + 1, None]) for j in each]
+    cones = [cp.bmat([[matrix, b], [b.T, corner]]) >> 0 for b, corner in blocks]
+    value = fisher.scale * (cp.sum(cp.multiply(size**2, t)) - explained)
+    return value, cones
 
 
-def _scores(cp: Any, bank: Bank, beta: Any, first: list[np.ndarray]) -> list[Any]:
-    """``tr(B' G_i B)``, after those of the kernels whose roots come ``first``."""
-    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(bank)]
-    return [cp.sum_squares(root.T @ beta) for root in first + roots]
-
-
-def _dual_norm(
-    cp: Any, scores: list[Any], weight_set: NormSet
+def _margin_blocks(
+    cp: Any, margin: Margin, weights: Any, total: Any
 ) -> tuple[Any, list[Any]]:
-    """A variable t, and constraints that make it the dual norm of the scores."""
-    t = cp.Variable()
-    if weight_set.norm == 1:
-        return t, [score <= t for score in scores]
-    dual_norm = weight_set.norm / (weight_set.norm - 1.0)
-    return t, [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
-
-
-def _multipliers(
-    dual: Any, scores: list[Any], bounds: list[Any], weight_set: NormSet
-) -> np.ndarray | None:
-    """The weights (m,) of a solved QCQP; None if it has no solution."""
-    if dual.value is None:
-        return None
-    if weight_set.norm == 1:
-        return np.ravel([bound.dual_value for bound in bounds])
-    return weight_set.maximizer(np.array([score.value for score in scores]))
-
-
-def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
-    """Lanckriet et al. (2002), Eq. 12, and its soft margins.
-
-    With weights of any sign the sum of kernels over all rows must be PSD. If kernels
-    are then nearly collinear, the solver may stop early and still report an optimum;
-    the point it finds is pulled into the set and certified like that of any other
-    method.
-
-    Yields
-    ------
-    Iterate
-        A single one, evaluated at the weights found by the cone solver.
-    """
-    cp = _import_cvxpy()
-    signed, problem = isinstance(weight_set, SignedSum), margin.problem
-    weights = cp.Variable(margin.n_weights, nonneg=not signed, name="weights")
-    total = _combined(cp, host_stack(margin.bank), weights)
+    """The sum of the squared inverse margins, and its constraints."""
+    problem = margin.problem
     tau = weights[0] if margin.learns_identity else problem.tau
-    value, constraints = 0.0, _allowed_weights(cp, weight_set, weights)
     counts = np.ones(margin.bank.n_samples)
     counts[margin.rows] = problem.counts
-    if signed:
-        constraints.append(total >> 0)
+    value: Any = 0.0
+    constraints: list[Any] = []
     for column in margin.signs.T:
         rows = np.flatnonzero(column)
-        block = total[np.ix_(rows, rows)]
-        own = counts[rows]
+        block, own = total[np.ix_(rows, rows)], counts[rows]
         t, cones = _margin_lmi(cp, block, column[rows], problem.bound, tau, own)
         value, constraints = value + t, constraints + cones
-    program = cp.Problem(cp.Minimize(value), constraints)
-    run_solver(program)
-    yield _evaluated(margin, weight_set, weights.value, program.status)
+    return value, constraints
 
 
 def _margin_lmi(
@@ -259,12 +185,12 @@ def _margin_lmi(
     return t, [cp.bmat([[top, column], [column.T, corner]]) >> 0]
 
 
-def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
-    """The dual of :func:`margin_sdp`, a quadratically constrained program.
+def qcqp(criterion: Fisher | Margin, weight_set: NormSet) -> Iterator[Iterate]:
+    """The duals of the programs of :func:`sdp_problem`: quadratic constraints only.
 
-    ``max 2 e'a - tau a'Da - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
-    the multipliers of the first constraints are the weights. For an lq ball, t bounds
-    the dual norm of the scores.
+    ``min cost(B) + t`` subject to ``tr(B' G_i B) <= t`` for all i, with the identity
+    among the kernels if its weight is learned. The multipliers of the constraints are
+    the weights. For an lq ball, t bounds the dual norm of the scores.
 
     Yields
     ------
@@ -272,26 +198,66 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         A single one, evaluated at the weights found by the cone solver.
     """
     cp = _import_cvxpy()
-    if weight_set.is_point(margin.n_weights):  # there are no weights to find
-        start = weight_set.start(margin.n_weights)
-        yield _evaluated(margin, weight_set, start, "")
-        return
-    problem, signs = margin.problem, margin.problem.signs
+    if isinstance(criterion, Margin):
+        bank, dual = criterion.problem.bank, _margin_dual(cp, criterion.problem)
+    else:
+        bank, dual = criterion.bank, _fisher_dual(cp, criterion)
+    beta, cost, unit, roots, constraints = dual
+    roots += [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(bank)]
+    scores, t = [cp.sum_squares(root.T @ beta) for root in roots], cp.Variable()
+    if weight_set.norm == 1:
+        bounds = [score <= t for score in scores]
+    else:
+        dual_norm = weight_set.norm / (weight_set.norm - 1.0)
+        bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
+    program = cp.Problem(cp.Minimize(unit * (cost + t)), constraints + bounds)
+    run_solver(program)
+    weights = None
+    if beta.value is not None and weight_set.norm == 1:
+        weights = np.ravel([bound.dual_value for bound in bounds])
+    elif beta.value is not None:
+        weights = weight_set.maximizer(np.array([score.value for score in scores]))
+    yield _evaluated(criterion, weight_set, weights, program.status)
+
+
+#: The direction B, its cost, a unit for both, roots of further kernels, constraints.
+Dual = tuple[Any, Any, float, list[np.ndarray], list[Any]]
+
+
+def _fisher_dual(cp: Any, fisher: Fisher) -> Dual:
+    """The equivalent form of (9), (16), (34), (40), (41) of Ye et al. (2007).
+
+    The cost is ``alpha norm(B)^2 - 2 tr(B'H)``. For the within-class scatter it is
+    ``alpha norm(V)^2`` with the direction ``H - J V``.
+    """
+    target = to_numpy(fisher.target).astype(np.float64)
+    target, identity = target / (np.linalg.norm(target) or 1.0), np.eye(len(target))
+    variable = cp.Variable(target.shape)
+    alpha = 0.0 if fisher.learns_identity else float(fisher.alpha)
+    if isinstance(fisher, WithinFisher):
+        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
+        cost = alpha * cp.sum_squares(variable)
+        return target - centre @ variable, cost, 1.0, [], []
+    # In units of alpha the dual has entries of the size of the target.
+    unit = alpha or 1.0
+    beta = variable / unit
+    cost = alpha * cp.sum_squares(beta) - 2.0 * cp.sum(cp.multiply(beta, target))
+    return beta, cost, unit, [identity] if fisher.learns_identity else [], []
+
+
+def _margin_dual(cp: Any, problem: SaddleProblem) -> Dual:
+    """``max 2 e'a - tau a'Da - t`` over the box and ``y'a = 0``, with ``B = y a``."""
+    signs = problem.signs
     beta = cp.Variable(signs.shape)
     a = cp.multiply(signs, beta)
     constraints = [a >= 0, cp.sum(beta, axis=0) == 0]
-    if not problem.all_labelled:
+    if np.any(signs == 0):
         constraints.append(cp.multiply(signs == 0, beta) == 0)
     if np.isfinite(problem.bound):
         constraints.append(a <= np.outer(problem.bounds, np.ones(signs.shape[1])))
     root = np.diag(np.sqrt(problem.diagonal))
-    scores = _scores(cp, problem.bank, beta, [root] if problem.identity else [])
-    t, bounds = _dual_norm(cp, scores, weight_set)
-    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(root @ beta) - t
-    program = cp.Problem(cp.Maximize(gain), constraints + bounds)
-    run_solver(program)
-    weights = _multipliers(beta, scores, bounds, weight_set)
-    yield _evaluated(margin, weight_set, weights, program.status)
+    cost = problem.tau * cp.sum_squares(root @ beta) - 2.0 * cp.sum(a)
+    return beta, cost, 1.0, [root] if problem.identity else [], constraints
 
 
 def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -472,8 +438,6 @@ def _combined(cp: Any, kernels: np.ndarray, weights: Any) -> Any:
 def _allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
     """``w`` in the set, for a variable declared non-negative unless signs are free."""
     m = weights.size
-    if weight_set.is_point(m):
-        return [weights == weight_set.start(m)]
     if weight_set.power != 1:
         return [cp.pnorm(weights, weight_set.power) <= 1]
     allowed = weight_set.polyhedron(m)

@@ -6,7 +6,7 @@ The methods find weights; the certificate checks them from outside.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -38,13 +38,7 @@ from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
-from kernelweave.solvers.reference import (
-    alignment_sdp,
-    margin_qcqp,
-    margin_sdp,
-    qcqp,
-    sdp,
-)
+from kernelweave.solvers.reference import alignment_sdp, qcqp, sdp
 
 
 @dataclass(frozen=True)
@@ -370,13 +364,13 @@ METHODS: tuple[Method, ...] = (
     Method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
     Method("em", em, 20_000, {"likelihood"}, {"norm"}),
     Method("qcqp", qcqp, 2, {"printed program", "kernel scores"}, {"norm"}),
-    Method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
+    Method("qcqp", qcqp, 2, {"saddle"}, {"norm"}),
     Method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
-    Method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),
+    Method("sdp", sdp, 2, {"saddle"}, {"polyhedron"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
     Method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
     Method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
-    Method("sdp", margin_sdp, 2, {"saddle"}, {"cuts"}),
+    Method("sdp", sdp, 2, {"saddle"}, {"cuts"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
 
@@ -502,7 +496,9 @@ def solve(
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
     aim = tol if aim is None else aim
-    if start is not None and chosen.takes_start:
+    if weights.is_point(criterion.n_weights):
+        chosen = replace(chosen, run=_only_point)
+    elif start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
     best, trace, status, n_factorizations = run
@@ -539,6 +535,12 @@ def solve(
         tol=tol,
         trace=tuple(trace),
     )
+
+
+def _only_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """The point of a set that has no other, in place of any method."""
+    weights = weight_set.start(criterion.n_weights)
+    yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
 
 
 #: Distance of functions from the optimum per root of the gap. It was up to 13.

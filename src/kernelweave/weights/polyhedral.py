@@ -208,9 +208,7 @@ class CappedSimplex(PolyhedralSet):
         """Whether the caps leave no choice."""
         return m == 1 or bool(np.sum(self._caps(m)) <= 1.0 + NO_ROOM)
 
-    def support(self, scores: np.ndarray) -> float:
-        """``max <scores, w>``, exactly."""
-        return float(scores @ self.maximizer(scores))
+    support = WeightSet.support  # exact
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """Weights raised to their caps, best score first, until the sum is 1."""

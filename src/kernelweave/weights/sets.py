@@ -103,10 +103,6 @@ class Simplex(SumToOne):
     offers = frozenset({"norm", "polyhedron", "sparse"})
     norm = power = 1.0
 
-    def support(self, scores: np.ndarray) -> float:
-        """The largest score."""
-        return float(np.max(scores))
-
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """All weight on the largest score."""
         best = np.zeros(len(scores))
@@ -127,10 +123,6 @@ class Uniform(SumToOne):
 
     offers = frozenset({"norm", "polyhedron"})
     norm, power = float("inf"), 1.0
-
-    def support(self, scores: np.ndarray) -> float:
-        """The mean score."""
-        return float(np.mean(scores))
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """The only point."""

@@ -19,7 +19,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.fits.ridge import RowDesign
-from kernelweave.inner.svm import best_intercepts, coefficients, train_machines
+from kernelweave.inner.svm import best_intercepts, train_machines
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
@@ -263,7 +263,7 @@ class _Folds:
             for g, price in enumerate(self.prices):
                 matrix = own + np.diag(1.0 / (price * r)) if squared else own
                 bound = np.inf if squared else price * r
-                coef = coefficients(train_machines(matrix, y, bound, CV_TOL, coef))
+                coef = train_machines(matrix, y, bound, CV_TOL, coef).coef()
                 b = best_intercepts(own @ coef, y, "l2" if squared else "l1", r)
                 values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])

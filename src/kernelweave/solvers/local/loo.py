@@ -117,14 +117,14 @@ class LooSolution(LocalSolution):
 def learn(
     bank: Bank,
     target: Array,
-    start: np.ndarray | None = None,
     max_iter: int = 100,
     callback: Callback | None = None,
 ) -> LooSolution:
     """Minimise the leave-one-out error over weights and regularisation jointly.
 
-    L-BFGS-B in ``log theta`` of :class:`LeaveOneOut`. The problem is not convex: the
-    result is a stationary point near the start, with no bound on the global optimum.
+    L-BFGS-B in ``log theta`` of :class:`LeaveOneOut`, from uniform weights with their
+    best alpha. The problem is not convex: the result is a stationary point near the
+    start, with no bound on the global optimum.
 
     Parameters
     ----------
@@ -132,8 +132,6 @@ def learn(
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero.
-    start : ndarray of shape (p,), optional
-        Initial theta > 0; by default uniform weights with their best alpha.
     max_iter : int, default=100
         Maximum number of steps.
     callback : callable, optional
@@ -147,14 +145,13 @@ def learn(
         (or to a hundredth of the target's mean square, if that is larger).
     """
     objective, trace = LeaveOneOut(bank, target), Trace(callback)
-    theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
     single = precision > 1e-10
     tol = 10 * STATIONARY if single else STATIONARY
     flat = FLAT if single else precision
-    first = np.clip(np.log(theta), *bounds)
+    first = np.clip(np.log(_uniform_start(bank, target)), *bounds)
     unit = objective.value_and_gradient(first)[0] or 1.0
 
     def relative(log_theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -224,12 +221,3 @@ def _uniform_start(bank: Bank, target: Array) -> np.ndarray:
     path = LooPath(bank.combine(uniform), target)
     grid = np.maximum(path.mean_eigenvalue * COARSE_GRID, path.smallest_alpha)
     return uniform / path.best_alpha(grid)
-
-
-def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
-    theta = np.asarray(start, dtype=np.float64)
-    if theta.shape != (bank.n_kernels,) or not np.all(np.isfinite(theta) & (theta > 0)):
-        raise ValueError(
-            f"start must be {bank.n_kernels} numbers > 0, one per kernel; got {start!r}"
-        )
-    return theta
