@@ -461,6 +461,31 @@ class Centering:
     centre: bool = True
     level: float = 1.0
 
+    def scaled(
+        self, standard: Standard, trace: float, given: float, highest: float
+    ) -> Centering:
+        """With the scale asked for, if the trace is that of a kernel that varies.
+
+        ``given`` is the trace of K, and ``highest`` its largest diagonal entry.
+        """
+        n = self.row_means.shape[0]
+        return dataclasses.replace(
+            self,
+            scale=standard.factor(trace, given, n),
+            cancelled=highest * (n / trace) if self.centre else 1.0,
+            level=1.0 if standard.scale is not None else trace / n,
+        )
+
+    def limited(self, largest: float, rounding: float) -> Centering:
+        """For a matrix without trace: zero or, as ``ensure_psd`` will say, no kernel.
+
+        ``largest`` is its largest entry once it is centred.
+        """
+        if not isfinite(largest):
+            raise ValueError(OUT_OF_RANGE)
+        scale = 1.0 / largest if largest > rounding else 0.0
+        return dataclasses.replace(self, scale=scale)
+
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
         if self.centre:
@@ -524,69 +549,40 @@ def center_in_place(
     xp, n = namespace(gram), gram.shape[0]
     diagonal = xp.linalg.diagonal(gram)
     before = float(xp.sum(diagonal if shares is None else diagonal * shares * n))
-    if not standard.centre:
-        found = _uncentred(before, n, largest_of(gram), gram, shares, standard)
-        gram *= found.scale
+    row_means, grand_mean = zeros((n,), gram), 0.0
+    if standard.centre:
+        row_means = _means(gram, shares)
+        grand_mean = float(_means(row_means[None, :], shares)[0])
+    found = Centering(row_means, grand_mean, 1.0, shares=shares, centre=standard.centre)
+    trace, rounding = _centred_trace(found, before, noise, eps(gram))
+    if trace > rounding:
+        found = found.scaled(standard, trace, before, largest_of(diagonal))
+        _subtract_means(gram, found)
         return found
-    row_means = _means(gram, shares)
-    grand_mean = float(_means(row_means[None, :], shares)[0])
-    trace, rounding = _centred_trace(before, grand_mean, n, noise, eps(gram))
-    if trace <= rounding:
-        _subtract_means(gram, row_means, grand_mean, 1.0)
-        largest = largest_of(gram)
-        if largest <= rounding:
-            gram *= 0.0
-            return Centering(row_means, grand_mean, 0.0, shares=shares)
-        gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
-        return Centering(row_means, grand_mean, 1.0 / largest, shares=shares)
-    cancelled = largest_of(diagonal) * (n / trace)
-    factor = standard.factor(trace, before, n)
-    _subtract_means(gram, row_means, grand_mean, factor)
-    return Centering(
-        row_means,
-        grand_mean,
-        factor,
-        shares=shares,
-        cancelled=cancelled,
-        level=1.0 if standard.scale is not None else trace / n,
-    )
+    _subtract_means(gram, found)
+    found = found.limited(largest_of(gram), rounding)
+    gram *= found.scale
+    return found
 
 
-def _uncentred(
-    trace: float,
-    n: int,
-    largest: float,
-    like: Array,
-    shares: Array | None,
-    standard: Standard,
-) -> Centering:
-    """The scaling of a kernel that is not centred, from its trace and largest entry.
-
-    A kernel without positive trace is zero or, as :func:`ensure_psd` will report, none.
-    """
-    nothing = zeros((n,), like)
-    if trace <= 0.0 and isfinite(largest):
-        scale = 1.0 / largest if largest > 0.0 else 0.0
-        return Centering(nothing, 0.0, scale, shares=shares, centre=False)
-    if not (isfinite(trace) and isfinite(n / trace)):
-        raise ValueError("the kernel is out of range")
-    scale = standard.factor(trace, trace, n)
-    level = 1.0 if standard.scale is not None else trace / n
-    return Centering(nothing, 0.0, scale, shares=shares, centre=False, level=level)
+#: The message of the error, to which others add the view, row and column.
+OUT_OF_RANGE = "the kernel is out of range"
 
 
 def _centred_trace(
-    before: float, grand_mean: float, n: int, noise: float, precision: float
+    found: Centering, before: float, noise: float, precision: float
 ) -> tuple[float, float]:
     """The trace of ``P K P``, and up to where it is rounding; ValueError on overflow.
 
     ``before`` is the trace of K.
     """
-    trace = before - n * grand_mean
-    rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
-    rounding = max(rounding, n * noise)
+    n, grand_mean = found.row_means.shape[0], found.grand_mean
+    trace, rounding = before - n * grand_mean, 0.0
+    if found.centre:
+        rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
+        rounding = max(rounding, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise ValueError("the kernel is out of range")
+        raise ValueError(OUT_OF_RANGE)
     return trace, rounding
 
 
@@ -602,33 +598,24 @@ def center_tiles(
     """
     xp, n, like = namespace(tiles.like), tiles.n_samples, tiles.like
     each = np.full(n, 1.0 / n) if shares is None else to_numpy(shares).astype(float)
-    if not standard.centre:
-        for diagonal in np.asarray(tiles.diagonals()):
-            largest = float(np.max(np.abs(diagonal)))  # of a positive semidefinite one
-            trace = n * float(diagonal @ each)
-            yield _uncentred(trace, n, largest, like, shares, standard)
-        return
-    means = tiles.apply(in_double(each[:, None], like))[:, :, 0]  # (p, n)
+    means = zeros((tiles.n_kernels, n), like, xp.float64)
+    if standard.centre:
+        means = tiles.apply(in_double(each[:, None], like))[:, :, 0]
     grand = to_numpy(means) @ each
     diagonals = np.asarray(tiles.diagonals())  # (p, n)
     before = n * (diagonals @ each)
     for i, own in enumerate(noise):
-        given = float(before[i]), float(grand[i])
-        trace, rounding = _centred_trace(*given, n, own, eps(like))
-        row_means = as_float(means[i, :], like.dtype)
-        found = Centering(row_means, float(grand[i]), 1.0, shares=shares)
+        row_means, given = as_float(means[i, :], like.dtype), float(before[i])
+        found = Centering(
+            row_means, float(grand[i]), 1.0, shares=shares, centre=standard.centre
+        )
+        trace, rounding = _centred_trace(found, given, own, eps(like))
         if trace > rounding:
-            yield dataclasses.replace(
-                found,
-                scale=standard.factor(trace, float(before[i]), n),
-                cancelled=float(np.max(diagonals[i])) * (n / trace),
-                level=1.0 if standard.scale is not None else trace / n,
-            )
+            yield found.scaled(standard, trace, given, float(np.max(diagonals[i])))
             continue
         alone = OnTheFlyBank(tiles.subset([i]), [found])
         largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
-        scale = 1.0 / largest if largest > rounding else 0.0
-        yield dataclasses.replace(found, scale=scale)
+        yield found.limited(largest, rounding)
 
 
 def lost_in_centring(gram: Array, centering: Centering) -> float:
@@ -657,18 +644,17 @@ def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> A
     return stack
 
 
-def _subtract_means(
-    gram: Array, row_means: Array, grand_mean: float, scale: float
-) -> None:
+def _subtract_means(gram: Array, found: Centering) -> None:
     """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
-    n = gram.shape[0]
+    n, row_means = gram.shape[0], found.row_means
 
     def task(parts: list[slice]) -> None:
         for rows in parts:
             part = gram[rows, :]
-            part -= row_means[None, :]
-            part -= (row_means[rows] - grand_mean)[:, None]
-            part *= scale
+            if found.centre:
+                part -= row_means[None, :]
+                part -= (row_means[rows] - found.grand_mean)[:, None]
+            part *= found.scale
             if not has_views(gram):
                 gram[rows, :] = part
 
