@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
@@ -737,31 +738,46 @@ class KernelMap:
 
     def fit(self, progress: Callable[[int], object] | None = None) -> Bank:
         """Compute, check, centre and scale all kernels; return the active ones."""
-        if self.storage == "on_the_fly" or self.is_faster_on_the_fly():
-            return self._fit_on_the_fly(progress)
-        try:
-            stack = self._allocate(self.source.like)
-        except MemoryRefusedError:
-            if self.storage == "matrices" or not self._fits_on_the_fly():
-                raise
-            return self._fit_on_the_fly(progress)
-        for i, known_psd in enumerate(self.source.fill(stack)):
-            centering = self._center(i, stack[i, :, :], known_psd)
+        stack = None
+        if self.storage != "on_the_fly" and not self.is_faster_on_the_fly():
+            try:
+                stack = self._allocate(self.source.like)
+            except MemoryRefusedError:
+                if self.storage == "matrices" or not self._fits_on_the_fly():
+                    raise
+        made: Any = self._tiles() if stack is None else stack
+        found = self._center_tiles(made) if stack is None else self._center_stack(made)
+        for i, centering in enumerate(found):
             self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
-        self._check_active()
+        self.remarks += warn_constant(self.names, self.view_names, self.active)
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+        names = [self.names[i] for i in self.active]
+        bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made, names)
+        bank.standard = self.standard
+        bank.views = [self.view_names[i] for i in self.active]
+        return bank
+
+    def _center_stack(self, stack: Array) -> Iterator[Centering]:
+        """Fill the stack (p, n, n) with kernels, centred, scaled and checked."""
+        for i, known_psd in enumerate(self.source.fill(stack)):
+            yield self._center(i, stack[i, :, :], known_psd)
+
+    def _dense_bank(self, stack: Array, names: list[str]) -> DenseBank:
+        """The active kernels of the stack, completed and weighted."""
         for slot_number, i in enumerate(self.active):  # close the gaps
             if slot_number < i:
                 stack[slot_number, :, :] = stack[i, :, :]
-        names = [self.names[i] for i in self.active]
         bank = DenseBank(stack[: len(self.active), :, :], names)
         errors = np.array(
             [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
         )
-        bank.standard = self.standard
-        bank.views = [self.view_names[i] for i in self.active]
         # Twice, since eigenvalues below zero may have been lifted by as much.
         bank.errors = 2.0 * errors if np.any(errors) else None
         self._complete(bank)
@@ -773,15 +789,6 @@ class KernelMap:
             if bank.errors is not None:  # the norm of both is the sum of the weights
                 bank.errors = bank.errors * float(np.mean(self.row_weights))
         return bank
-
-    def _check_active(self) -> None:
-        """Remark on constant kernels, of which there must be others."""
-        self.remarks += warn_constant(self.names, self.view_names, self.active)
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(self.names)} kernel(s) is constant on the "
-                "training rows, so there is nothing to learn from; check the features"
-            )
 
     def _fits_on_the_fly(self) -> bool:
         """Whether kernels may be made anew in every pass, and there is memory to."""
@@ -807,54 +814,53 @@ class KernelMap:
         bits = namespace(like).finfo(like.dtype).bits
         return int(self.work_matrices * n * n * bits // 8)
 
-    def _fit_on_the_fly(self, progress: Callable[[int], object] | None) -> OnTheFlyBank:
-        """Centre and check all kernels without keeping any of them."""
+    def _tiles(self) -> KernelTiles:
+        """The kernels, to be made anew in every pass, if there is memory to."""
         if not isinstance(self.source, FeatureSource):
             raise ValueError(
                 "features='on_the_fly' computes kernels from columns; "
                 "views='precomputed' provides only kernels, which are used as they are "
                 "with features='auto'"
             )
-        like, n = self.source.like, self.source.n_samples
         require_memory(
             self._bytes_on_the_fly(),
-            f"a fit to {n} rows with kernels made on the fly",
+            f"a fit to {self.source.n_samples} rows with kernels made on the fly",
             "use fewer rows, float32 input or explicit features",
-            like,
+            self.source.like,
         )
-        tiles, shares = self.source.tiles(), self._shares(like)
+        return self.source.tiles()
+
+    def _center_tiles(self, tiles: KernelTiles) -> Iterator[Centering]:
+        """How all kernels are centred and scaled, without keeping any of them."""
+        shares = self._shares(tiles.like)
         found = center_tiles(tiles, self.source.noise, shares, self.standard)
         for i in range(tiles.n_kernels):
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    centering = next(found)
-            except ValueError as error:
-                raise self._explained(i, error) from error
-            self.active += [i] if centering.scale > 0 else []
-            self.centerings.append(centering)
-            if progress is not None:
-                progress(i)
-        self._check_active()
+            with self._explained(i):
+                centering = next(found)
+            yield centering
+
+    def _bank_of_tiles(self, tiles: KernelTiles, names: list[str]) -> OnTheFlyBank:
+        """The active kernels, checked and weighted."""
         own = [self.centerings[i] for i in self.active]
-        bank = OnTheFlyBank(
-            tiles.subset(self.active), own, [self.names[i] for i in self.active]
-        )
+        bank = OnTheFlyBank(tiles.subset(self.active), own, names)
         shifts = np.array([self._shift(bank, j) for j in range(bank.n_kernels)])
         weights = self.row_weights if self.scale_rows else None
-        bank = OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
-        bank.standard = self.standard
-        bank.views = [self.view_names[i] for i in self.active]
-        return bank
+        return OnTheFlyBank(bank.tiles, own, names, weights, shifts)
 
-    def _explained(self, i: int, error: ValueError) -> ValueError:
-        """Why kernel i cannot be centred and scaled."""
-        if not isinstance(error, _TraceError):
-            return ValueError(self.source.out_of_range(i))
-        return ValueError(
-            f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, but "
-            "centre=False scales kernels to trace n as they are given; use "
-            "centre=True, or scale=None"
-        )
+    @contextmanager
+    def _explained(self, i: int) -> Iterator[None]:
+        """Errors say why kernel i cannot be centred and scaled."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+        except _TraceError as error:
+            raise ValueError(
+                f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, "
+                "but centre=False scales kernels to trace n as they are given; use "
+                "centre=True, or scale=None"
+            ) from error
+        except ValueError as error:
+            raise ValueError(self.source.out_of_range(i)) from error
 
     @property
     def levels(self) -> np.ndarray:
@@ -907,13 +913,9 @@ class KernelMap:
     ) -> Centering:
         """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
         shares = self._shares(slot) if shares is None else shares
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                centering = center_in_place(
-                    slot, self.source.noise[i], shares, self.standard
-                )
-        except ValueError as error:
-            raise self._explained(i, error) from error
+        noise = self.source.noise[i]
+        with self._explained(i):
+            centering = center_in_place(slot, noise, shares, self.standard)
         title = f"kernel {i} ({self.names[i]!r})"
         blur = lost_in_centring(slot, centering)
         if blur > 0:
@@ -965,35 +967,38 @@ class KernelMap:
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         pieces = list(self.pieces(rows))
-        m, given, coef = pieces[-1][0].stop, coef, self._there(coef)
-        out = zeros((m, coef.shape[1]), coef)
+        given, coef = coef, self._there(coef)
+        out = zeros((pieces[-1][0].stop, coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
                 if weights.ndim == 1:
                     out[part, :] = self._sum(piece, weights, lengths=False)[0] @ coef
                     continue
-                found = self.centred_and_lengths(piece, wanted, lengths=False)
-                for i, (centred, _) in zip(wanted, found, strict=True):
-                    own = coef * from_numpy(weights[i], coef)[None, :]
-                    out[part, :] += centred @ own
+                for _, term in self._terms(piece, weights, coef):
+                    out[part, :] += term
         return self._back(out, given)
 
     def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
-        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
         pieces = list(self.pieces(rows))
         given, coef = coef, self._there(coef)
         out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
-                found = self.centred_and_lengths(piece, wanted, lengths=False)
-                for i, (centred, _) in zip(wanted, found, strict=True):
-                    own = coef * from_numpy(shared[i], coef)[None, :]
-                    out[part, i, :] = centred @ own
+                for i, term in self._terms(piece, shared, coef):
+                    out[part, i, :] = term
         return self._back(out, given)
+
+    def _terms(
+        self, rows: Any, weights: np.ndarray, coef: Array
+    ) -> Iterator[tuple[int, Array]]:
+        """``w_i G_i(rows) coef`` (m, k) of each kernel in use; weights by column."""
+        wanted = np.unique(np.nonzero(weights)[0]).tolist()
+        found = self.centred_and_lengths(rows, wanted, lengths=False)
+        for i, (centred, _) in zip(wanted, found, strict=True):
+            yield i, centred @ (coef * from_numpy(weights[i], coef)[None, :])
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
@@ -1020,10 +1025,7 @@ class KernelMap:
             Whether ``g(x, x)`` is needed; otherwise it is None.
         """
         total, norms = self._sum(rows, weights, diagonal, lengths)
-        if self.home is None:
-            return total, norms
-        norms = norms if norms is None else self._back(norms, self.home)
-        return self._back(total, self.home), norms
+        return self._back(total, self.home), self._back(norms, self.home)
 
     def _sum(
         self,
@@ -1058,7 +1060,7 @@ class KernelMap:
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
         for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
-            yield centred if self.home is None else self._back(centred, self.home)
+            yield self._back(centred, self.home)
 
     def _there(self, rows: Any) -> Any:
         """Rows of any form, or coefficients, where the training rows are."""
@@ -1070,9 +1072,10 @@ class KernelMap:
             return [self._there(block) for block in rows]
         return at_home(rows, self.source.like)
 
-    def _back(self, values: Array, like: Array) -> Array:
-        """Results where the arrays of the caller are."""
-        return values if self.home is None else at_home(values, like)
+    def _back(self, values: Array | None, like: Array | None) -> Any:
+        """Results, if there are any, where the arrays of the caller are."""
+        here = self.home is None or values is None
+        return values if here else at_home(values, like)
 
     def centred_and_lengths(
         self,
