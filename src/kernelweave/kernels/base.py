@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from numbers import Real
@@ -148,9 +149,9 @@ class Kernel(BaseEstimator):
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
 
-    def _write(self, base: np.ndarray, out: np.ndarray) -> None:
-        """Write :meth:`from_base` to ``out`` (n, m), without other memory if it can."""
-        out[...] = self.from_base(base)
+    def _into(self, base: Array, out: np.ndarray | None) -> Array:
+        """:meth:`from_base` in ``out`` (n, m), if given, without other memory."""
+        return _in(out, self.from_base(base))
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
@@ -421,27 +422,18 @@ class PairwiseRows:
         return self.X.shape
 
     def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: PairwiseRows | None = None,
-        out: np.ndarray | None = None,
+        self, rows: slice, columns: slice, other: PairwiseRows | None = None
     ) -> Array:
-        """Some rows against some rows, of ``other`` if given: (r, c).
-
-        A new array, or ``out``, which takes no other memory.
-        """
+        """Some rows against some rows, of ``other`` if given: (r, c), a new array."""
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
         if self.norms is None or other.norms is None:
-            return _in(out, base_matrix(self.base, X, Z))
+            return base_matrix(self.base, X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
         if same or self._factors is None or other._factors is None:
-            D = _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
-            return _in(out, D)
-        left, right = self._factors[0][rows, :], other._factors[1][columns, :]
-        D = _dot(left, right) if out is None else np.matmul(left, right.T, out=out)
+            return _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
+        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
         # Few tiles have rows as close as rounding: the others are left as they are.
         xp, rounding = namespace(D), _rounding(X.shape[1], D)
         near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
@@ -475,28 +467,6 @@ def _in(out: np.ndarray | None, values: Array) -> Array:
     return out
 
 
-class Room:
-    """Memory of one thread that every tile uses again, for NumPy arrays.
-
-    The system takes longer to provide new memory than a tile takes to be computed.
-    """
-
-    def __init__(self, entries: int, dtype: Any) -> None:
-        self._base, self._gram, self._term = np.empty((3, entries), dtype)
-
-    def base(self, shape: tuple[int, int]) -> np.ndarray:
-        """For products or distances."""
-        return self._base[: shape[0] * shape[1]].reshape(shape)
-
-    def gram(self, shape: tuple[int, int]) -> np.ndarray:
-        """For the values of one kernel."""
-        return self._gram[: shape[0] * shape[1]].reshape(shape)
-
-    def term(self, shape: tuple[int, int]) -> np.ndarray:
-        """For a multiple of these."""
-        return self._term[: shape[0] * shape[1]].reshape(shape)
-
-
 @dataclass(frozen=True)
 class KernelGroup:
     """Kernels on the same rows that share the matrix ``base``, or none.
@@ -522,49 +492,22 @@ class KernelGroup:
         return replace(self, rows=part)
 
     def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: KernelGroup | None = None,
-        room: Room | None = None,
+        self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
         """Kernels (r, c) of some rows and some rows, of ``other`` if given.
 
-        With ``room``, each is overwritten by the next, and the caller is the one who
-        ignores overflow.
+        Each may be overwritten by the next.
         """
-        theirs, base = None if other is None else other.rows, None
-        if room is not None and isinstance(self.rows, PairwiseRows):
-            yield from self._tile_in(room, rows, columns, theirs)
-            return
+        theirs, base, out = None if other is None else other.rows, None, None
         for i, kernel in self.kernels:
-            # Non-finite values are reported by the callers, who can name the rows.
-            with (
-                prefixed(f"View {self.view!r}: "),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
+            with self._guarded():
                 if not isinstance(self.rows, PairwiseRows):
                     gram = self._gram(kernel, rows, columns, theirs)
                 else:
                     if base is None:
                         base = self.rows.tile(rows, columns, theirs)
-                    gram = kernel.from_base(base)
-            yield i, gram
-
-    def _tile_in(
-        self, room: Room, rows: slice, columns: slice, theirs: PairwiseRows | None
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """:meth:`tile` in memory that is used again, with little else to do."""
-        shape = (rows.stop - rows.start, columns.stop - columns.start)
-        base, gram = room.base(shape), room.gram(shape)
-        with prefixed(f"View {self.view!r}: "):
-            self.rows.tile(rows, columns, theirs, out=base)
-        for i, kernel in self.kernels:
-            try:
-                kernel._write(base, gram)
-            except (TypeError, ValueError):  # of a user's kernel
-                with prefixed(f"View {self.view!r}: "):
-                    raise
+                        out = np.empty_like(base) if is_numpy(base) else None
+                    gram = kernel._into(base, out)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -574,10 +517,7 @@ class KernelGroup:
         are made of them. Each pair of rows is computed twice: to write a block across
         the rows of a matrix takes longer than to compute its exponentials again.
         """
-        with (
-            prefixed(f"View {self.view!r}: "),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
+        with self._guarded():
             shared, n = self.rows, self.rows.shape[0]
             if isinstance(self.rows, PairwiseRows):
                 if is_numpy(self.rows.X):
@@ -588,16 +528,27 @@ class KernelGroup:
                 own = kernel.gram if kernel.base is None else kernel.from_base
                 stack[i, :n, :n] = own(shared)
 
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Errors name the view; what is not finite is reported by the callers."""
+        with (
+            prefixed(f"View {self.view!r}: "),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            yield
+
     def _fill_in_cache(self, stack: np.ndarray) -> None:
         n = self.rows.shape[0]
 
         def task(parts: list[slice]) -> None:
-            room = Room(max(part.stop - part.start for part in parts) * n, stack.dtype)
+            # The system takes longer to provide new memory than a block to compute.
+            entries = max(part.stop - part.start for part in parts) * n
+            memory, room = np.empty((2, entries), stack.dtype)
             for rows in parts:
-                shape = (rows.stop - rows.start, n)
-                base = self.rows.against_all(rows, room.base(shape), room.term(shape))
+                base = memory[: (rows.stop - rows.start) * n].reshape(-1, n)
+                self.rows.against_all(rows, base, room)
                 for i, kernel in self.kernels:
-                    kernel._write(base, stack[i, rows, :n])
+                    kernel._into(base, stack[i, rows, :n])
 
         parts = list(row_chunks(n, n, CACHE_ENTRIES))
         in_threads(task, parts, len(self.kernels) * n * n)

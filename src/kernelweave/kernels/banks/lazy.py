@@ -40,7 +40,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.banks.dense import KernelBank
-from kernelweave.kernels.base import KernelGroup, PairwiseRows, Room
+from kernelweave.kernels.base import KernelGroup, PairwiseRows
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.
@@ -84,11 +84,7 @@ class KernelTiles:
         return KernelTiles(groups, len(place), self.n_samples, self.like)
 
     def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: KernelTiles | None = None,
-        room: Room | None = None,
+        self, rows: slice, columns: slice, other: KernelTiles | None = None
     ) -> Iterator[tuple[int, Array]]:
         """The number of each kernel, in any order, and its values (r, c).
 
@@ -97,14 +93,7 @@ class KernelTiles:
         """
         for g, group in enumerate(self.groups):
             theirs = None if other is None else other.groups[g]
-            yield from group.tile(rows, columns, theirs, room)
-
-    def room(self) -> Room | None:
-        """Memory for the tiles of one thread; None for libraries other than NumPy."""
-        if not is_numpy(self.like):
-            return None
-        side = min(TILE["host"], self.n_samples)
-        return Room(side * side, self.like.dtype)
+            yield from group.tile(rows, columns, theirs)
 
     def in_threads(self, task: Callable[[list[tuple[slice, slice]]], Any]) -> list[Any]:
         """Deal the tiles of :meth:`lower` out to threads, for NumPy arrays."""
@@ -130,9 +119,9 @@ class KernelTiles:
         """``K_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
 
         def task(tiles: list[tuple[slice, slice]]) -> Array:
-            out, room = zeros((self.n_kernels, *b.shape), b), self.room()
+            out = zeros((self.n_kernels, *b.shape), b)
             for rows, columns in tiles:
-                for i, tile in self.tile(rows, columns, room=room):
+                for i, tile in self.tile(rows, columns):
                     tile = as_float(tile, b.dtype)
                     out[i, rows, :] += tile @ b[columns, :]
                     if rows != columns:
@@ -226,13 +215,16 @@ class OnTheFlyBank(KernelBank):
         host = is_numpy(out)
 
         def task(parts: list[tuple[slice, slice]]) -> None:
-            room, memory = tiles.room(), tiles.room()
             for rows, columns in parts:
                 if host:  # LAPACK reads the rows of NumPy as columns
                     rows, columns = columns, rows
                 total = None
-                for i, tile in tiles.tile(rows, columns, room=room):
-                    total = _add(total, tile, float(factors[i]), room, memory)
+                for i, tile in tiles.tile(rows, columns):
+                    weight = float(factors[i])
+                    if total is None:
+                        total = tile * weight
+                    else:
+                        total = add_scaled(total, tile, weight)
                 total -= mean[None, columns]
                 total -= (mean[rows] - grand)[:, None]
                 if roots is not None:
@@ -351,19 +343,3 @@ class OnTheFlyBank(KernelBank):
         part.tiles = tiles
         part.n_kernels, part.n_samples = tiles.n_kernels, tiles.n_samples
         return part
-
-
-def _add(
-    total: Array | None,
-    tile: Array,
-    factor: float,
-    room: Room | None,
-    memory: Room | None,
-) -> Array:
-    """``total + factor tile`` (r, c), where None stands for a sum without terms."""
-    if room is None or memory is None:
-        return tile * factor if total is None else add_scaled(total, tile, factor)
-    if total is None:
-        return np.multiply(tile, factor, out=memory.gram(tile.shape))
-    total += np.multiply(tile, factor, out=room.term(tile.shape))
-    return total
