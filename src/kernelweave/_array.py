@@ -774,6 +774,18 @@ def in_threads(
         return [future.result() for future in futures]
 
 
+def each_in_threads(
+    work: Callable[[Part], object], parts: Iterable[Part], entries: int
+) -> None:
+    """Do something with every part, as :func:`in_threads` does with lists of them."""
+
+    def task(own: list[Part]) -> None:
+        for part in own:
+            work(part)
+
+    in_threads(task, list(parts), entries)
+
+
 def _n_rows(X: Any) -> int | None:
     """The number of rows, if it is known."""
     if hasattr(X, "dask"):

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 
 from kernelweave._array import is_numpy, to_numpy
@@ -102,6 +103,17 @@ def test_all_products_are_those_of_the_matrices(rng, xp_backend):
     ):
         assert part == same
         close(block, wanted)
+
+
+def test_some_sparse_rows(rng):
+    """Also for kernels that share neither products nor distances."""
+    X, rows = csr_array(rng.random((N, 3))), np.arange(0, N, 2)
+    source = FeatureSource([View("a", [Cosine(), RBF(), Laplacian()], [0, 1, 2])], [X])
+    bank = KernelMap(source, storage="on_the_fly").fit()
+    part = bank.restrict(rows)
+    for i in range(bank.n_kernels):
+        whole = bank.kernel(i)[np.ix_(rows, rows)]
+        assert_allclose(part.kernel(i), whole, atol=1e-12)
 
 
 def test_kernels_between_views(rng):

@@ -34,12 +34,12 @@ from kernelweave._array import (
     available_bytes,
     block_entries,
     detached,
+    each_in_threads,
     empty,
     eps,
     from_numpy,
     has_views,
     in_double,
-    in_threads,
     is_numpy,
     is_square_safe,
     largest_of,
@@ -517,11 +517,10 @@ def _means(rows: Array, shares: Array | None) -> Array:
         return namespace(rows).mean(rows, axis=1)
     found = np.empty(len(rows), rows.dtype)
 
-    def task(parts: list[slice]) -> None:
-        for part in parts:
-            np.mean(rows[part], axis=1, out=found[part])
+    def write(part: slice) -> None:
+        np.mean(rows[part], axis=1, out=found[part])
 
-    in_threads(task, list(row_chunks(*rows.shape)), rows.size)
+    each_in_threads(write, row_chunks(*rows.shape), rows.size)
     return found
 
 
@@ -649,21 +648,17 @@ def _subtract_means(gram: Array, found: Centering) -> None:
     """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
     n, row_means = gram.shape[0], found.row_means
 
-    def task(parts: list[slice]) -> None:
-        for rows in parts:
-            part = gram[rows, :]
-            if found.centre:
-                part -= row_means[None, :]
-                part -= (row_means[rows] - found.grand_mean)[:, None]
-            part *= found.scale
-            if not has_views(gram):
-                gram[rows, :] = part
+    def change(rows: slice) -> None:
+        part = gram[rows, :]
+        if found.centre:
+            part -= row_means[None, :]
+            part -= (row_means[rows] - found.grand_mean)[:, None]
+        part *= found.scale
+        if not has_views(gram):
+            gram[rows, :] = part
 
-    parts = list(row_chunks(n, n, block_entries(gram, CACHE_ENTRIES)))
-    if is_numpy(gram):
-        in_threads(task, parts, gram.size)
-    else:
-        task(parts)
+    parts = row_chunks(n, n, block_entries(gram, CACHE_ENTRIES))
+    each_in_threads(change, parts, n * n if is_numpy(gram) else 0)
 
 
 def add(total: Array | None, term: Array) -> Array:
