@@ -144,7 +144,7 @@ def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
     monkeypatch.setattr(lazy.PairwiseRows, "tile", counted)
     views = [View("all", [RBF(factor=f) for f in (0.1, 1.0, 5.0)], slice(0, 6))]
     bank = KernelMap(FeatureSource(views, [draw(rng)]), storage="on_the_fly").fit()
-    tiles = len(list(bank.tiles.lower()))
+    tiles = len(list(bank.lower()))
     made.clear()
     bank.combine(np.ones(3))
     bank.apply(np.ones((N, 1)))

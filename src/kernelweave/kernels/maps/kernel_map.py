@@ -51,7 +51,7 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
-from kernelweave.kernels.banks.lazy import KernelTiles, OnTheFlyBank
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows
 from kernelweave.kernels.checks import (
     check_symmetric,
@@ -246,10 +246,10 @@ class FeatureSource:
                 name = self.views[v].name
                 yield from gram_stack(chosen, rows[v], block, view_name=name)
 
-    def tiles(self) -> KernelTiles:
+    def tiles(self) -> OnTheFlyBank:
         """All kernels between the training rows, to be computed a tile at a time."""
         groups = [group for v in range(len(self.blocks)) for group in self._groups(v)]
-        return KernelTiles(groups, len(self.places), self.n_samples, self.like)
+        return OnTheFlyBank(groups, self.names, self.n_samples, self.like)
 
     def _groups(self, v: int) -> list[KernelGroup]:
         """The kernels of view v; those in a group share products or distances."""
@@ -587,7 +587,7 @@ def _centred_trace(
 
 
 def center_tiles(
-    tiles: KernelTiles,
+    tiles: OnTheFlyBank,
     noise: Sequence[float],
     shares: Array | None = None,
     standard: Standard = STANDARD,
@@ -613,7 +613,7 @@ def center_tiles(
         if trace > rounding:
             yield found.scaled(standard, trace, given, float(np.max(diagonals[i])))
             continue
-        alone = OnTheFlyBank(tiles.subset([i]), [found])
+        alone = tiles.subset([i]).centred([found])
         largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
         yield found.limited(largest, rounding)
 
@@ -753,8 +753,7 @@ class KernelMap:
                 f"every one of the {len(self.names)} kernel(s) is constant on the "
                 "training rows, so there is nothing to learn from; check the features"
             )
-        names = [self.names[i] for i in self.active]
-        bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made, names)
+        bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made)
         bank.standard = self.standard
         bank.views = [self.view_names[i] for i in self.active]
         return bank
@@ -764,11 +763,12 @@ class KernelMap:
         for i, known_psd in enumerate(self.source.fill(stack)):
             yield self._center(i, stack[i, :, :], known_psd)
 
-    def _dense_bank(self, stack: Array, names: list[str]) -> DenseBank:
+    def _dense_bank(self, stack: Array) -> DenseBank:
         """The active kernels of the stack, completed and weighted."""
         for slot_number, i in enumerate(self.active):  # close the gaps
             if slot_number < i:
                 stack[slot_number, :, :] = stack[i, :, :]
+        names = [self.names[i] for i in self.active]
         bank = DenseBank(stack[: len(self.active), :, :], names)
         errors = np.array(
             [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
@@ -809,7 +809,7 @@ class KernelMap:
         bits = namespace(like).finfo(like.dtype).bits
         return int(self.work_matrices * n * n * bits // 8)
 
-    def _tiles(self) -> KernelTiles:
+    def _tiles(self) -> OnTheFlyBank:
         """The kernels, to be made anew in every pass, if there is memory to."""
         if not isinstance(self.source, FeatureSource):
             raise ValueError(
@@ -825,7 +825,7 @@ class KernelMap:
         )
         return self.source.tiles()
 
-    def _center_tiles(self, tiles: KernelTiles) -> Iterator[Centering]:
+    def _center_tiles(self, tiles: OnTheFlyBank) -> Iterator[Centering]:
         """How all kernels are centred and scaled, without keeping any of them."""
         shares = self._shares(tiles.like)
         found = center_tiles(tiles, self.source.noise, shares, self.standard)
@@ -834,13 +834,13 @@ class KernelMap:
                 centering = next(found)
             yield centering
 
-    def _bank_of_tiles(self, tiles: KernelTiles, names: list[str]) -> OnTheFlyBank:
+    def _bank_of_tiles(self, tiles: OnTheFlyBank) -> OnTheFlyBank:
         """The active kernels, checked and weighted."""
         own = [self.centerings[i] for i in self.active]
-        bank = OnTheFlyBank(tiles.subset(self.active), own, names)
+        bank = tiles.subset(self.active).centred(own)
         shifts = np.array([self._shift(bank, j) for j in range(bank.n_kernels)])
         weights = self.row_weights if self.scale_rows else None
-        return OnTheFlyBank(bank.tiles, own, names, weights, shifts)
+        return bank.centred(own, weights, shifts)
 
     @contextmanager
     def _explained(self, i: int) -> Iterator[None]:
