@@ -218,6 +218,13 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
         if not np.isfinite(np.diagonal(factor)).all():  # LAPACK lets NaN through
             raise FactorizationError("the matrix contains NaN or infinity")
         return factor
+    if compat.is_torch_array(a):
+        import torch
+
+        factor, info = torch.linalg.cholesky_ex(a)  # a lack of memory stays an error
+        if int(info) != 0:
+            raise FactorizationError(f"leading minor {int(info)} is not positive")
+        return factor
     try:
         factor = namespace(a).linalg.cholesky(a)
     except Exception as error:  # every library raises its own class
