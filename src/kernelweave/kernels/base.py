@@ -439,6 +439,17 @@ class PairwiseRows:
         out[each, rows.start + each] = 0.0
 
 
+@contextmanager
+def guarded(view: str) -> Iterator[None]:
+    """Errors name the view, if it has a name.
+
+    Values that are not finite are reported by the callers, who can name the rows.
+    """
+    prefix = f"View {view!r}: " if view else ""
+    with prefixed(prefix), np.errstate(over="ignore", invalid="ignore"):
+        yield
+
+
 @dataclass(frozen=True)
 class KernelGroup:
     """Kernels on the same rows that share the matrix ``base``, or none.
@@ -473,11 +484,11 @@ class KernelGroup:
         theirs = None if other is None else other.rows
         if not isinstance(self.rows, PairwiseRows):
             for i, kernel in self.kernels:
-                with self._guarded():
+                with guarded(self.view):
                     gram = self._gram(kernel, rows, columns, theirs)
                 yield i, gram
             return
-        with self._guarded():
+        with guarded(self.view):
             base = self.rows.tile(rows, columns, theirs)
         out = np.empty_like(base) if is_numpy(base) else None
         for i, kernel in self.kernels:
@@ -492,7 +503,7 @@ class KernelGroup:
         are made of them. Each pair of rows is computed twice: to write a block across
         the rows of a matrix takes longer than to compute its exponentials again.
         """
-        with self._guarded():
+        with guarded(self.view):
             shared, n = self.rows, self.rows.shape[0]
             if isinstance(self.rows, PairwiseRows):
                 if is_numpy(self.rows.X):
@@ -502,15 +513,6 @@ class KernelGroup:
             for i, kernel in self.kernels:
                 own = kernel.gram if kernel.base is None else kernel.from_base
                 stack[i, :n, :n] = own(shared)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Errors name the view; what is not finite is reported by the callers."""
-        with (
-            prefixed(f"View {self.view!r}: "),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
-            yield
 
     def _fill_in_cache(self, stack: np.ndarray) -> None:
         n = self.rows.shape[0]

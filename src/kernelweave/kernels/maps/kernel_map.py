@@ -52,7 +52,7 @@ from kernelweave._array import (
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
-from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows
+from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows, guarded
 from kernelweave.kernels.checks import (
     check_symmetric,
     ensure_psd,
@@ -71,7 +71,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, numbered, prefixed, some
+from kernelweave.views.columns import View, numbered, some
 from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.
@@ -260,11 +260,7 @@ class FeatureSource:
             if view != v:
                 continue
             core, path = kernel.core, features_path(kernel)
-            # Non-finite values are reported by the callers, who can name the rows.
-            with (
-                prefixed(f"View {name!r}: "),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
+            with guarded(name):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
                 if (path, core.base) not in groups:
