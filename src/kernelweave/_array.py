@@ -206,7 +206,7 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     if _in_blocks(a):
         return _cholesky_in_place(a if overwrite else detached(a))
     if is_numpy(a) and a.shape[0] > LAPACK_ROWS:
-        return _cholesky_of_rows(a if overwrite else np.array(a, order="C"))
+        return _cholesky_in_place((a if overwrite else np.array(a, order="C")).T)
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
         # longer than a small factorisation, and solvers need hundreds of them.
@@ -221,7 +221,7 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     if compat.is_torch_array(a):
         import torch
 
-        factor, info = torch.linalg.cholesky_ex(a)
+        factor, info = torch.linalg.cholesky_ex(a)  # a lack of memory stays an error
         if int(info) != 0:
             raise FactorizationError(f"leading minor {int(info)} is not positive")
         return factor
@@ -245,51 +245,30 @@ def _cholesky_in_place(a: Array) -> Array:
     triangular solves, so each corner is inverted once. The strict upper triangle of the
     corner, which nobody reads, keeps the inverse for :func:`_solve_in_blocks`.
     """
-    n, xp = a.shape[0], namespace(a)
-    for own in _spans(n):
+    n, xp, host = a.shape[0], namespace(a), is_numpy(a)
+    for own in _spans(n, HOST_BLOCK if host else BLOCK):
         below = slice(own.stop, n)
         if own.start:
             left = slice(0, own.start)
             _subtract_product(a[own.start :, own], a[own.start :, left], a[own, left])
-        corner = cholesky(a[own, own])
-        identity = xp.eye(corner.shape[0], dtype=a.dtype, device=device(a))
-        inverse = solve_triangular(corner, identity)
-        a[own, own] = xp.tril(corner) + xp.triu(inverse.T, k=1)
+        # of NumPy arrays, cholesky reads the other triangle
+        corner = cholesky(a[own, own].T if host else a[own, own])
+        a[own, own] = corner
+        if not host:
+            identity = xp.eye(corner.shape[0], dtype=a.dtype, device=device(a))
+            inverse = solve_triangular(corner, identity)
+            a[own, own] = xp.tril(corner) + xp.triu(inverse.T, k=1)
         if own.stop == n:
             break
-        if eps(a) > DOUBLE_EPS:  # the error of an inverse would be felt
+        if host:
+            trsm = linalg.get_blas_funcs("trsm", (a,))
+            part = a[below, own]
+            a[below, own] = trsm(1.0, corner, part, side=1, lower=1, trans_a=1)
+        elif eps(a) > DOUBLE_EPS:  # the error of an inverse would be felt
             a[below, own] = solve_triangular(corner, a[below, own].T).T
         else:
             a[below, own] = a[below, own] @ inverse.T
     return a
-
-
-def _cholesky_of_rows(a: np.ndarray) -> np.ndarray:
-    """:func:`_cholesky_in_place` for NumPy: U = L' in place of the upper triangle.
-
-    With the rows above in place, those of a block J are, from the corner to the right::
-
-        A_JJ - U_J' U_J = U_JJ' U_JJ,    U_JK = U_JJ^-T (A_JK - U_J' U_K)
-    """
-    n, room = a.shape[0], np.empty(HOST_BLOCK * a.shape[0], a.dtype)
-    trsm = linalg.get_blas_funcs("trsm", (a,))
-    for own in _spans(n, HOST_BLOCK):
-        height, width = own.stop - own.start, n - own.start
-        if own.start:
-            above = a[: own.start]
-            product = room[: height * width].reshape(height, width)
-            np.matmul(above[:, own].T, above[:, own.start :], out=product)
-            a[own, own.start :] -= product
-        corner = cholesky(a[own, own])
-        a[own, own] = corner.T
-        if own.stop < n:  # transposed, so that no copy changes the order
-            right = room[: height * (n - own.stop)].reshape(height, -1)
-            right[...] = a[own, own.stop :]
-            found = trsm(
-                1.0, corner, right.T, side=1, lower=1, trans_a=1, overwrite_b=1
-            )
-            a[own, own.stop :] = found.T
-    return a.T
 
 
 def _corner(block: Array) -> tuple[Array, Array]:
@@ -304,6 +283,9 @@ def _subtract_product(out: Array, left: Array, right: Array) -> None:
     """``out -= left @ right.T`` in place for views of one matrix."""
     if compat.is_torch_array(out):
         out.addmm_(left, right.T, alpha=-1.0)
+        return
+    if is_numpy(out):
+        out -= (right @ left.T).T  # in the order of its memory
         return
     for part in _spans(left.shape[1]):  # CuPy copies the factors of a product
         out -= left[:, part] @ right[:, part].T
@@ -402,14 +384,9 @@ def inverse_diagonal(factor: Array) -> Array:
     ``factor`` is from ``cholesky(overwrite=True)`` and may be overwritten: beyond it,
     the memory is that of a few of its columns.
     """
-    xp, n = namespace(factor), factor.shape[0]
-    found = []
     if is_numpy(factor):
-        trtri = linalg.get_lapack_funcs("trtri", (factor,))
-        inverse, info = trtri(factor, lower=1, overwrite_c=1)
-        if info != 0:
-            raise FactorizationError(f"zero pivot at {info}")
-        for own in _spans(n, INVERSE_COLUMNS):
+        inverse, found = _inverted("trtri", factor, overwrite=True), []
+        for own in _spans(factor.shape[0], INVERSE_COLUMNS):
             corner = np.tril(inverse[own, own])
             below = inverse[own.stop :, own]
             found.append(
@@ -417,34 +394,38 @@ def inverse_diagonal(factor: Array) -> Array:
                 + np.einsum("ij,ij->j", below, below)
             )
         return np.concatenate(found)
-    for own in _spans(n):
-        shape, home = (n - own.start, own.stop - own.start), device(factor)
-        columns = xp.eye(*shape, dtype=factor.dtype, device=home)
-        columns = solve_triangular(factor[own.start :, own.start :], columns)
-        found.append(xp.sum(columns * columns, axis=0))
-    return xp.concat(found)
+    parts = _inverse_columns(factor)
+    xp = namespace(factor)
+    return xp.concat([xp.sum(columns * columns, axis=0) for _, columns in parts])
 
 
 def lower_inverse(factor: Array) -> Array:
     """``L^-1`` of the lower factor, (n, n)."""
     if is_numpy(factor):
-        trtri = linalg.get_lapack_funcs("trtri", (factor,))
-        inverse, info = trtri(factor, lower=1)
-        if info != 0:
-            raise FactorizationError(f"zero pivot at {info}")
-        return np.triu(inverse.T).T  # np.tril is slow in Fortran order
-    if not _in_blocks(factor):
-        identity = zeros(factor.shape, factor)
-        add_to_diagonal(identity, 1.0)
-        return solve_triangular(factor, identity)
-    xp, n, found = namespace(factor), factor.shape[0], zeros(factor.shape, factor)
-    for own in _spans(n):
-        shape, home = (n - own.start, own.stop - own.start), device(factor)
-        columns = xp.eye(*shape, dtype=factor.dtype, device=home)
-        found[own.start :, own] = solve_triangular(
-            factor[own.start :, own.start :], columns
-        )
+        # np.tril is slow in Fortran order
+        return np.triu(_inverted("trtri", factor).T).T
+    found = zeros(factor.shape, factor)
+    for own, columns in _inverse_columns(factor):
+        found[own.start :, own] = columns
     return found
+
+
+def _inverted(routine: str, factor: np.ndarray, overwrite: bool = False) -> np.ndarray:
+    """The triangle that a routine of LAPACK for inverses makes of the lower factor."""
+    function = linalg.get_lapack_funcs(routine, (factor,))
+    inverse, pivot = function(factor, lower=1, overwrite_c=overwrite)
+    if pivot:
+        raise FactorizationError(f"zero pivot at {pivot}")
+    return inverse
+
+
+def _inverse_columns(factor: Array) -> Iterator[tuple[slice, Array]]:
+    """``L^-1``, some columns after another, without the rows of zeros above them."""
+    xp, n, home = namespace(factor), factor.shape[0], device(factor)
+    for own in _spans(n):
+        shape = n - own.start, own.stop - own.start
+        identity = xp.eye(*shape, dtype=factor.dtype, device=home)
+        yield own, solve_triangular(factor[own.start :, own.start :], identity)
 
 
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
@@ -453,11 +434,8 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
     The memory of the factor is reused.
     """
     if is_numpy(factor):
-        potri = linalg.get_lapack_funcs("potri", (factor,))
-        inverse, info = potri(factor, lower=1, overwrite_c=True)
-        if info != 0:
-            raise FactorizationError(f"zero pivot at {info}")
-        upper = inverse.T  # LAPACK fills one triangle, this one in C order
+        # LAPACK fills one triangle, the upper one in C order
+        upper = _inverted("potri", factor, overwrite=True).T
         diagonal = np.diagonal(upper).copy()
         squares = -(diagonal**2)  # which both sums below include
         for own in _spans(len(upper), CACHED_ROWS):
@@ -801,6 +779,18 @@ def in_threads(
         pairs = zip(contexts, dealt, strict=True)
         futures = [pool.submit(context.run, task, own) for context, own in pairs]
         return [future.result() for future in futures]
+
+
+def each_in_threads(
+    work: Callable[[Part], object], parts: Iterable[Part], entries: int
+) -> None:
+    """Do something with every part, as :func:`in_threads` does with lists of them."""
+
+    def task(own: list[Part]) -> None:
+        for part in own:
+            work(part)
+
+    in_threads(task, list(parts), entries)
 
 
 def _n_rows(X: Any) -> int | None:

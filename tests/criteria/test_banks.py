@@ -22,7 +22,7 @@ from kernelweave.kernels.banks.dense import (
     combine_in_double,
     host_stack,
 )
-from kernelweave.kernels.banks.lazy import KernelGroup, KernelTiles, OnTheFlyBank
+from kernelweave.kernels.banks.lazy import KernelGroup, OnTheFlyBank
 from kernelweave.kernels.base import PairwiseRows
 from kernelweave.kernels.maps.kernel_map import center_tiles
 from kernelweave.protocols import Bank
@@ -64,8 +64,9 @@ def on_the_fly(Z):
         KernelGroup(PairwiseRows("dot", Z[:, a:b]), [(i, Linear())], f"view {i}")
         for i, (a, b) in enumerate(pairwise(ends.tolist()))
     ]
-    tiles = KernelTiles(groups, len(WIDTHS), Z.shape[0], Z)
-    return OnTheFlyBank(tiles, list(center_tiles(tiles, [0.0] * len(WIDTHS))))
+    names = [group.view for group in groups]
+    tiles = OnTheFlyBank(groups, names, Z.shape[0], Z)
+    return tiles.centred(list(center_tiles(tiles, [0.0] * len(WIDTHS))))
 
 
 BANKS = {

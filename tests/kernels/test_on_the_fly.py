@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 
 from kernelweave._array import is_numpy, to_numpy
@@ -104,6 +105,17 @@ def test_all_products_are_those_of_the_matrices(rng, xp_backend):
         close(block, wanted)
 
 
+def test_some_sparse_rows(rng):
+    """Also for kernels that share neither products nor distances."""
+    X, rows = csr_array(rng.random((N, 3))), np.arange(0, N, 2)
+    source = FeatureSource([View("a", [Cosine(), RBF(), Laplacian()], [0, 1, 2])], [X])
+    bank = KernelMap(source, storage="on_the_fly").fit()
+    part = bank.restrict(rows)
+    for i in range(bank.n_kernels):
+        whole = bank.kernel(i)[np.ix_(rows, rows)]
+        assert_allclose(part.kernel(i), whole, atol=1e-12)
+
+
 def test_kernels_between_views(rng):
     views, positions = with_products(VIEWS, [[0, 1, 2], [3, 4, 5]])
     dense, bank = two_banks(draw(rng), views, positions)
@@ -132,7 +144,7 @@ def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
     monkeypatch.setattr(lazy.PairwiseRows, "tile", counted)
     views = [View("all", [RBF(factor=f) for f in (0.1, 1.0, 5.0)], slice(0, 6))]
     bank = KernelMap(FeatureSource(views, [draw(rng)]), storage="on_the_fly").fit()
-    tiles = len(list(bank.tiles.lower()))
+    tiles = len(list(bank.lower()))
     made.clear()
     bank.combine(np.ones(3))
     bank.apply(np.ones((N, 1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from numbers import Real
@@ -19,12 +20,12 @@ from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
 from kernelweave._array import (
     CACHE_ENTRIES,
     Array,
+    add_to_diagonal,
     as_float,
     block_entries,
-    device,
+    each_in_threads,
     eps,
     has_views,
-    in_threads,
     is_array,
     is_numpy,
     namespace,
@@ -35,6 +36,7 @@ from kernelweave._array import (
 )
 from kernelweave._sklearn import BaseEstimator
 from kernelweave.views.columns import prefixed
+from kernelweave.views.streams import select_rows
 
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
@@ -50,12 +52,6 @@ def _defaults(kind: type) -> dict[str, Any]:
     """The default of each parameter of ``__init__``, in its order."""
     parameters = inspect.signature(kind).parameters
     return {name: parameter.default for name, parameter in parameters.items()}
-
-
-@cache
-def _parameters_of(kind: type) -> list[str]:
-    """Names of the parameters of a kernel, for which its signature is inspected."""
-    return BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
 
 
 class Kernel(BaseEstimator):
@@ -91,7 +87,7 @@ class Kernel(BaseEstimator):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         # Kernels are copied in every fit, and inspecting a signature takes longer.
-        return _parameters_of(cls)  # type: ignore[arg-type]
+        return sorted(_defaults(cls))  # type: ignore[arg-type]
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -148,9 +144,12 @@ class Kernel(BaseEstimator):
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
 
-    def _write(self, base: np.ndarray, out: np.ndarray) -> None:
-        """Write :meth:`from_base` to ``out`` (n, m), without other memory if it can."""
+    def _into(self, base: Array, out: np.ndarray | None) -> Array:
+        """:meth:`from_base` in ``out`` (n, m), if given, without other memory."""
+        if out is None:
+            return self.from_base(base)
         out[...] = self.from_base(base)
+        return out
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
@@ -299,7 +298,16 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
     norms_z = norms
     if Z is not None:
         Z, norms_z = _about(Z, center)
-    return _distances(_dot(X, Z), norms, norms_z, X.shape[1], Z is None)
+    return _distances(_negative_dot(X, Z), norms, norms_z, X.shape[1], Z is None)
+
+
+def _negative_dot(X: Array, Z: Array | None) -> Array:
+    """``-2 x'z``, (n, m)."""
+    if Z is not None:
+        return _dot(X * -2.0, Z)
+    D = _dot(X, None)
+    D *= -2.0
+    return D
 
 
 def _about(X: Array, center: Array | None) -> tuple[Array, Array]:
@@ -313,59 +321,32 @@ def _about(X: Array, center: Array | None) -> tuple[Array, Array]:
 def _distances(
     D: Array, norms: Array, norms_z: Array, n_columns: int, same: bool
 ) -> Array:
-    """Turn products (n, m) of rows into squared distances, in place.
+    """Turn ``-2 x'z`` (n, m) into squared distances, in place.
 
-    ``norms`` (n,) and ``norms_z`` (m,) are their squared lengths; ``same`` says that
-    the rows are compared with themselves.
+    ``norms`` (n,) and ``norms_z`` (m,) are squared lengths; ``same`` says that the rows
+    are compared with themselves. Entry (i, j) is computed as entry (j, i) is.
     """
-    xp, rounding = namespace(D), _rounding(n_columns, D)
-    if is_numpy(D):
-        step = max(1, CACHE_ENTRIES // max(1, D.shape[1]))
-        room = np.empty(min(step, D.shape[0]) * D.shape[1], D.dtype)
-        for rows in row_chunks(D.shape[0], 1, step):
-            D[rows] *= -2
-            _complete(D[rows], norms[rows], norms_z, rounding, room)
-        if same:
-            np.fill_diagonal(D, 0.0)
-        return D
-    for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D)):
+    rounding = _rounding(n_columns, D)
+    for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D, CACHE_ENTRIES)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
-        part *= -2
         part += total
-        total *= rounding
-        part *= as_float(part > total, part.dtype)
+        if is_numpy(part):
+            # Few entries are as small as rounding: look at those that may be.
+            most = np.fmax.reduce(norms[rows]) + np.fmax.reduce(norms_z, initial=0.0)
+            i, j = np.nonzero(rounding * most >= part)
+            limit = rounding * total[i, j]
+            close = part[i, j] <= limit
+            # 0, or NaN, which is refused, if squares have overflowed
+            part[i[close], j[close]] = 0.0 * limit[close]
+        else:
+            total *= rounding
+            part *= as_float(part > total, part.dtype)
         if not has_views(D):
             D[rows, :] = part
-        if same:
-            eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
-            D[rows, rows] *= 1 - eye
+    if same:
+        add_to_diagonal(D, -namespace(D).linalg.diagonal(D))
     return D
-
-
-def _complete(
-    D: np.ndarray,
-    norms: np.ndarray,
-    norms_z: np.ndarray,
-    rounding: float,
-    room: np.ndarray,
-) -> None:
-    """Squared distances from ``-2 x'z`` (n, m), in place.
-
-    ``room`` is memory for as many numbers. Entry (i, j) is computed as entry (j, i) of
-    the opposite block is.
-    """
-    if not D.size:
-        return
-    total = room.reshape(-1)[: D.size].reshape(D.shape)
-    D += np.add(norms[:, None], norms_z[None, :], out=total)
-    # Few entries are as small as rounding; those that may be are looked at one by one.
-    most = rounding * (np.fmax.reduce(norms) + np.fmax.reduce(norms_z))
-    i, j = np.nonzero(most >= D)
-    limit = rounding * (norms[i] + norms_z[j])
-    close = D[i, j] <= limit
-    # 0, or NaN, which is refused, if squares have overflowed
-    D[i[close], j[close]] = 0.0 * limit[close]
 
 
 def _rounding(n_columns: int, D: Array) -> float:
@@ -410,7 +391,7 @@ class PairwiseRows:
     def restrict(self, rows: np.ndarray) -> PairwiseRows:
         """Only the rows with these indices."""
         part = copy.copy(self)
-        part.X = self.X[rows] if issparse(self.X) else take(self.X, rows)
+        part.X = select_rows(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
         part.__dict__.pop("_factors", None)
         return part
@@ -421,27 +402,19 @@ class PairwiseRows:
         return self.X.shape
 
     def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: PairwiseRows | None = None,
-        out: np.ndarray | None = None,
+        self, rows: slice, columns: slice, other: PairwiseRows | None = None
     ) -> Array:
-        """Some rows against some rows, of ``other`` if given: (r, c).
-
-        A new array, or ``out``, which takes no other memory.
-        """
+        """Some rows against some rows, of ``other`` if given: (r, c), a new array."""
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
         if self.norms is None or other.norms is None:
-            return _in(out, base_matrix(self.base, X, Z))
+            return base_matrix(self.base, X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
         if same or self._factors is None or other._factors is None:
-            D = _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
-            return _in(out, D)
-        left, right = self._factors[0][rows, :], other._factors[1][columns, :]
-        D = _dot(left, right) if out is None else np.matmul(left, right.T, out=out)
+            D = _negative_dot(X, Z)
+            return _distances(D, norms, norms_z, X.shape[1], same)
+        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
         # Few tiles have rows as close as rounding: the others are left as they are.
         xp, rounding = namespace(D), _rounding(X.shape[1], D)
         near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
@@ -449,52 +422,32 @@ class PairwiseRows:
             D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
         return D
 
-    def against_all(self, rows: slice, out: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """Some rows against all of them, (r, n), in ``out``.
+    def against_all(self, rows: slice, out: np.ndarray) -> None:
+        """Write some rows against all of them to ``out`` (r, n).
 
-        ``room`` is memory of the same size. Unlike those of a tile, these entries are
-        computed as their mirror images in other rows are.
+        Unlike those of a tile, these entries are computed as their mirror images in
+        other rows are.
         """
         X = self.X[rows]
         if self.norms is None:
             same = X.shape[0] == self.X.shape[0]
-            return _in(out, base_matrix(self.base, X, None if same else self.X))
+            out[...] = base_matrix(self.base, X, None if same else self.X)
+            return
         np.matmul(X * -2.0, self.X.T, out=out)
-        rounding = _rounding(X.shape[1], out)
-        _complete(out, self.norms[rows], self.norms, rounding, room)
+        _distances(out, self.norms[rows], self.norms, X.shape[1], same=False)
         each = np.arange(X.shape[0])
         out[each, rows.start + each] = 0.0
-        return out
 
 
-def _in(out: np.ndarray | None, values: Array) -> Array:
-    """``values``, moved to ``out`` if there is such."""
-    if out is None:
-        return values
-    out[...] = values
-    return out
+@contextmanager
+def guarded(view: str) -> Iterator[None]:
+    """Errors name the view, if it has a name.
 
-
-class Room:
-    """Memory of one thread that every tile uses again, for NumPy arrays.
-
-    The system takes longer to provide new memory than a tile takes to be computed.
+    Values that are not finite are reported by the callers, who can name the rows.
     """
-
-    def __init__(self, entries: int, dtype: Any) -> None:
-        self._base, self._gram, self._term = np.empty((3, entries), dtype)
-
-    def base(self, shape: tuple[int, int]) -> np.ndarray:
-        """For products or distances."""
-        return self._base[: shape[0] * shape[1]].reshape(shape)
-
-    def gram(self, shape: tuple[int, int]) -> np.ndarray:
-        """For the values of one kernel."""
-        return self._gram[: shape[0] * shape[1]].reshape(shape)
-
-    def term(self, shape: tuple[int, int]) -> np.ndarray:
-        """For a multiple of these."""
-        return self._term[: shape[0] * shape[1]].reshape(shape)
+    prefix = f"View {view!r}: " if view else ""
+    with prefixed(prefix), np.errstate(over="ignore", invalid="ignore"):
+        yield
 
 
 @dataclass(frozen=True)
@@ -518,53 +471,29 @@ class KernelGroup:
     def restrict(self, rows: np.ndarray) -> KernelGroup:
         """Only the rows with these indices."""
         shared = isinstance(self.rows, PairwiseRows)
-        part = self.rows.restrict(rows) if shared else take(self.rows, rows)
-        return replace(self, rows=part)
+        own = self.rows.restrict(rows) if shared else select_rows(self.rows, rows)
+        return replace(self, rows=own)
 
     def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: KernelGroup | None = None,
-        room: Room | None = None,
+        self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
         """Kernels (r, c) of some rows and some rows, of ``other`` if given.
 
-        With ``room``, each is overwritten by the next, and the caller is the one who
-        ignores overflow.
+        Each may be overwritten by the next. Callers ignore overflow, and report it.
         """
-        theirs, base = None if other is None else other.rows, None
-        if room is not None and isinstance(self.rows, PairwiseRows):
-            yield from self._tile_in(room, rows, columns, theirs)
-            return
-        for i, kernel in self.kernels:
-            # Non-finite values are reported by the callers, who can name the rows.
-            with (
-                prefixed(f"View {self.view!r}: "),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
-                if not isinstance(self.rows, PairwiseRows):
+        theirs = None if other is None else other.rows
+        if not isinstance(self.rows, PairwiseRows):
+            for i, kernel in self.kernels:
+                with guarded(self.view):
                     gram = self._gram(kernel, rows, columns, theirs)
-                else:
-                    if base is None:
-                        base = self.rows.tile(rows, columns, theirs)
-                    gram = kernel.from_base(base)
-            yield i, gram
-
-    def _tile_in(
-        self, room: Room, rows: slice, columns: slice, theirs: PairwiseRows | None
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """:meth:`tile` in memory that is used again, with little else to do."""
-        shape = (rows.stop - rows.start, columns.stop - columns.start)
-        base, gram = room.base(shape), room.gram(shape)
-        with prefixed(f"View {self.view!r}: "):
-            self.rows.tile(rows, columns, theirs, out=base)
+                yield i, gram
+            return
+        with guarded(self.view):
+            base = self.rows.tile(rows, columns, theirs)
+        out = np.empty_like(base) if is_numpy(base) else None
         for i, kernel in self.kernels:
-            try:
-                kernel._write(base, gram)
-            except (TypeError, ValueError):  # of a user's kernel
-                with prefixed(f"View {self.view!r}: "):
-                    raise
+            with prefixed(f"View {self.view!r}: "):  # of a user's kernel
+                gram = kernel._into(base, out)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -574,10 +503,7 @@ class KernelGroup:
         are made of them. Each pair of rows is computed twice: to write a block across
         the rows of a matrix takes longer than to compute its exponentials again.
         """
-        with (
-            prefixed(f"View {self.view!r}: "),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
+        with guarded(self.view):
             shared, n = self.rows, self.rows.shape[0]
             if isinstance(self.rows, PairwiseRows):
                 if is_numpy(self.rows.X):
@@ -591,16 +517,14 @@ class KernelGroup:
     def _fill_in_cache(self, stack: np.ndarray) -> None:
         n = self.rows.shape[0]
 
-        def task(parts: list[slice]) -> None:
-            room = Room(max(part.stop - part.start for part in parts) * n, stack.dtype)
-            for rows in parts:
-                shape = (rows.stop - rows.start, n)
-                base = self.rows.against_all(rows, room.base(shape), room.term(shape))
-                for i, kernel in self.kernels:
-                    kernel._write(base, stack[i, rows, :n])
+        def write(rows: slice) -> None:
+            base = np.empty((rows.stop - rows.start, n), stack.dtype)
+            self.rows.against_all(rows, base)
+            for i, kernel in self.kernels:
+                kernel._into(base, stack[i, rows, :n])
 
-        parts = list(row_chunks(n, n, CACHE_ENTRIES))
-        in_threads(task, parts, len(self.kernels) * n * n)
+        parts = row_chunks(n, n, CACHE_ENTRIES)
+        each_in_threads(write, parts, len(self.kernels) * n * n)
 
     def _gram(
         self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, is_array, to_numpy
+from kernelweave._array import Array, centred, from_numpy, is_array, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, check_parameter, median_or_mean
 from kernelweave.kernels.checks import check_symmetric, looks_like_distances
@@ -319,8 +319,7 @@ def _double_centred(D: np.ndarray) -> tuple[np.ndarray, float]:
     The share is that of the sum of absolute eigenvalues which was set to zero.
     """
     squares = np.asarray(D, dtype=np.float64) ** 2
-    means = squares.mean(axis=0)
-    inner = -0.5 * (squares - means[:, None] - means[None, :] + means.mean())
+    inner = -0.5 * centred(squares)
     inner = (inner + inner.T) / 2
     values, vectors = np.linalg.eigh(inner)
     lowest, largest = float(values[0]), float(np.abs(values).max())

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 
 from kernelweave._array import Array, at_home, is_array, largest_of, namespace, to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.base import Kernel, base_matrix
+from kernelweave.kernels.base import Kernel, base_matrix, guarded
 from kernelweave.kernels.encoding import (
     NUMBER,
     ONE_HOT,
@@ -249,14 +249,12 @@ def gram_stack(
     """
     paths = [features_path(kernel) for kernel in kernels]
     keys = [(path, k.core.base) for path, k in zip(paths, kernels, strict=True)]
-    prefix = f"View {view_name!r}: " if view_name else ""
     X = X if Z is None else as_stored(X, Z)
     features: dict[Any, tuple[Array, Array | None]] = {}
     bases: dict[Any, Array] = {}
     for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
         core = kernel.core
-        # Non-finite values are reported by the callers, who can name the rows.
-        with prefixed(prefix), np.errstate(over="ignore", invalid="ignore"):
+        with guarded(view_name):
             if path not in features:
                 new = None if Z is None else seen_by(kernel, Z)
                 features[path] = seen_by(kernel, X), new

@@ -14,11 +14,11 @@ from kernelweave._array import (
     Array,
     add_scaled,
     as_float,
+    each_in_threads,
     empty,
     eps,
     from_numpy,
     has_views,
-    in_threads,
     inner_products,
     is_numpy,
     namespace,
@@ -241,12 +241,11 @@ def take_square(gram: Array, rows: np.ndarray, out: Array | None = None) -> Arra
         return out
     out = np.empty((len(rows), len(rows)), gram.dtype) if out is None else out
 
-    def task(parts: list[slice]) -> None:
-        for part in parts:  # whole rows stay in cache until their columns are taken
-            np.take(gram[rows[part]], rows, axis=1, out=out[part], mode="wrap")
+    def write(part: slice) -> None:  # whole rows stay in cache until they are cut
+        np.take(gram[rows[part]], rows, axis=1, out=out[part], mode="wrap")
 
-    parts = list(row_chunks(len(rows), gram.shape[1], CACHE_ENTRIES))
-    in_threads(task, parts, out.size)
+    parts = row_chunks(len(rows), gram.shape[1], CACHE_ENTRIES)
+    each_in_threads(write, parts, out.size)
     return out
 
 
@@ -379,17 +378,16 @@ class DenseBank(KernelBank):
         """
         n, w = self.n_samples, from_numpy(w, self.stack)
 
-        def task(parts: list[slice]) -> None:
-            for rows in parts:
-                if triangle:
-                    stack = self.stack[:, rows, rows.start :].transpose(1, 0, 2)
-                    np.matmul(w, stack, out=out[rows, rows.start :])
-                else:
-                    out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
+        def write(rows: slice) -> None:
+            if triangle:
+                stack = self.stack[:, rows, rows.start :].transpose(1, 0, 2)
+                np.matmul(w, stack, out=out[rows, rows.start :])
+            else:
+                out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
 
         size = self.triangle_rows * n if triangle else self.block_entries // 8
-        parts = list(row_chunks(n, n if triangle else self.n_kernels * n, size))
-        in_threads(task, parts, self.stack.size)
+        parts = row_chunks(n, n if triangle else self.n_kernels * n, size)
+        each_in_threads(write, parts, self.stack.size)
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
@@ -406,12 +404,10 @@ class DenseBank(KernelBank):
         if b.shape[1] == 1:
             count = len(flat)
 
-        def task(parts: list[slice]) -> None:
-            for part in parts:
-                for start in range(part.start, part.stop, count):
-                    rows = slice(start, min(start + count, part.stop))
-                    np.matmul(flat[rows], b, out=out[rows])
+        def write(part: slice) -> None:
+            for start in range(part.start, part.stop, count):
+                rows = slice(start, min(start + count, part.stop))
+                np.matmul(flat[rows], b, out=out[rows])
 
-        parts = list(row_chunks(len(flat), self.n_samples))
-        in_threads(task, parts, flat.size)
+        each_in_threads(write, row_chunks(len(flat), self.n_samples), flat.size)
         return out.reshape(self.n_kernels, *b.shape)

@@ -40,133 +40,28 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.banks.dense import KernelBank
-from kernelweave.kernels.base import KernelGroup, PairwiseRows, Room
+from kernelweave.kernels.base import KernelGroup, PairwiseRows
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.
 TILE = {"host": 256, "gpu": 8192}
 
 
-class KernelTiles:
-    """The values of p kernels between n rows, computed when they are asked for.
+class OnTheFlyBank(KernelBank):
+    """Kernels ``G_1, ..., G_p`` that are computed in every pass over the pairs of rows.
+
+    As made, these are the kernels as defined: with means 0 and scale 1.
 
     Parameters
     ----------
     groups : list of KernelGroup
         The kernels, numbered 0 .. p - 1.
-    n_kernels, n_samples : int
-        p and n.
+    names : list of str
+        One name per kernel.
+    n_samples : int
+        n.
     like : array
         An array with the namespace, device and dtype of the kernels.
-    """
-
-    def __init__(
-        self, groups: list[KernelGroup], n_kernels: int, n_samples: int, like: Array
-    ) -> None:
-        self.groups, self.like = groups, like
-        self.n_kernels, self.n_samples = n_kernels, n_samples
-
-    def restrict(self, rows: np.ndarray) -> KernelTiles:
-        """The same kernels between the rows with these indices."""
-        groups = [group.restrict(rows) for group in self.groups]
-        return KernelTiles(groups, self.n_kernels, len(rows), self.like)
-
-    def subset(self, kernels: Sequence[int] | np.ndarray) -> KernelTiles:
-        """The kernels with these indices, numbered in this order."""
-        place = {int(i): number for number, i in enumerate(kernels)}
-        kept = [
-            replace(
-                group, kernels=[(place[i], k) for i, k in group.kernels if i in place]
-            )
-            for group in self.groups
-        ]
-        groups = [group for group in kept if group.kernels]
-        return KernelTiles(groups, len(place), self.n_samples, self.like)
-
-    def tile(
-        self,
-        rows: slice,
-        columns: slice,
-        other: KernelTiles | None = None,
-        room: Room | None = None,
-    ) -> Iterator[tuple[int, Array]]:
-        """The number of each kernel, in any order, and its values (r, c).
-
-        The array may be shared with the next kernel: do not modify it. The columns are
-        rows of ``other`` if given, which has the same kernels.
-        """
-        for g, group in enumerate(self.groups):
-            theirs = None if other is None else other.groups[g]
-            yield from group.tile(rows, columns, theirs, room)
-
-    def room(self) -> Room | None:
-        """Memory for the tiles of one thread; None for libraries other than NumPy."""
-        if not is_numpy(self.like):
-            return None
-        side = min(TILE["host"], self.n_samples)
-        return Room(side * side, self.like.dtype)
-
-    def in_threads(self, task: Callable[[list[tuple[slice, slice]]], Any]) -> list[Any]:
-        """Deal the tiles of :meth:`lower` out to threads, for NumPy arrays."""
-        tiles = list(self.lower())
-        if not is_numpy(self.like):
-            return [task(tiles)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)
-
-    def parts(self) -> list[slice]:
-        """The rows in as many pieces as a tile has sides."""
-        side = TILE["gpu" if is_on_gpu(self.like) else "host"]
-        return list(row_chunks(self.n_samples, 1, side))
-
-    def lower(self) -> Iterator[tuple[slice, slice]]:
-        """Rows and columns of tiles that cover the lower triangle once."""
-        parts = self.parts()
-        for number, rows in enumerate(parts):
-            for columns in parts[: number + 1]:
-                yield rows, columns
-
-    def apply(self, b: Array) -> Array:
-        """``K_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-
-        def task(tiles: list[tuple[slice, slice]]) -> Array:
-            out, room = zeros((self.n_kernels, *b.shape), b), self.room()
-            for rows, columns in tiles:
-                for i, tile in self.tile(rows, columns, room=room):
-                    tile = as_float(tile, b.dtype)
-                    out[i, rows, :] += tile @ b[columns, :]
-                    if rows != columns:
-                        out[i, columns, :] += tile.T @ b[rows, :]
-            return out
-
-        return functools.reduce(operator.iadd, self.in_threads(task))
-
-    def diagonals(self) -> np.ndarray:
-        """``k_i(x, x)`` of every kernel and row in float64, (p, n)."""
-        out = np.empty((self.n_kernels, self.n_samples))
-        for group in self.groups:
-            shared = isinstance(group.rows, PairwiseRows)
-            rows = group.rows.X if shared else group.rows
-            for i, kernel in group.kernels:
-                out[i] = to_numpy(kernel.diagonal(rows))
-        return out
-
-
-class OnTheFlyBank(KernelBank):
-    """Centred kernels ``G_1, ..., G_p`` of trace n that are computed in every pass.
-
-    Parameters
-    ----------
-    tiles : KernelTiles
-        The kernels as defined.
-    centerings : sequence of Centering
-        m, g and s of each as ``row_means``, ``grand_mean`` and ``scale``.
-    names : sequence of str, optional
-        One name per kernel.
-    row_weights : ndarray of shape (n,), optional
-        By whose roots rows and columns are multiplied.
-    shifts : ndarray of shape (p,), optional
-        What is added to the diagonal of each kernel, to make up for rounding.
     """
 
     #: A subset takes no memory, but a round of a working set takes factorisations that
@@ -174,23 +69,74 @@ class OnTheFlyBank(KernelBank):
     is_cheap_to_cut = False
 
     def __init__(
+        self, groups: list[KernelGroup], names: list[str], n_samples: int, like: Array
+    ) -> None:
+        p = len(names)
+        super().__init__(like, p, n_samples, names)
+        self.groups = groups
+        self._means = zeros((p, n_samples), like, namespace(like).float64)
+        self._grand, self._shifts, self.scales = np.zeros(p), np.zeros(p), np.ones(p)
+        self._roots: np.ndarray | None = None
+
+    @property
+    def tiles(self) -> OnTheFlyBank:
+        """The kernels as defined."""
+        return OnTheFlyBank(self.groups, self.names, self.n_samples, self.like)
+
+    def centred(
         self,
-        tiles: KernelTiles,
         centerings: Sequence[Any],
-        names: Sequence[str] | None = None,
         row_weights: np.ndarray | None = None,
         shifts: np.ndarray | None = None,
-    ) -> None:
-        super().__init__(tiles.like, tiles.n_kernels, tiles.n_samples, names)
-        self.tiles = tiles
-        wide = namespace(tiles.like).float64
-        self._means = namespace(tiles.like).stack(
-            [as_float(c.row_means, wide) for c in centerings]
-        )  # (p, n)
-        self._grand = np.array([c.grand_mean for c in centerings])
-        self.scales = np.array([c.scale for c in centerings])
-        self._shifts = np.zeros(self.n_kernels) if shifts is None else shifts
-        self._roots = None if row_weights is None else np.sqrt(row_weights)
+    ) -> OnTheFlyBank:
+        """These kernels, centred and scaled.
+
+        Parameters
+        ----------
+        centerings : sequence of Centering
+            m, g and s of each as ``row_means``, ``grand_mean`` and ``scale``.
+        row_weights : ndarray of shape (n,), optional
+            By whose roots rows and columns are multiplied.
+        shifts : ndarray of shape (p,), optional
+            What is added to the diagonal of each kernel, to make up for rounding.
+        """
+        bank, xp = self.tiles, namespace(self.like)
+        bank._means = xp.stack([as_float(c.row_means, xp.float64) for c in centerings])
+        bank._grand = np.array([c.grand_mean for c in centerings])
+        bank.scales = np.array([c.scale for c in centerings])
+        bank._shifts = bank._shifts if shifts is None else shifts
+        bank._roots = None if row_weights is None else np.sqrt(row_weights)
+        return bank
+
+    def tile(
+        self, rows: slice, columns: slice, other: OnTheFlyBank | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """The number of each kernel, in any order, and its values (r, c) as defined.
+
+        The array may be shared with the next kernel: do not modify it. The columns are
+        rows of ``other`` if given, which has the same kernels.
+        """
+        for g, group in enumerate(self.groups):
+            theirs = None if other is None else other.groups[g]
+            yield from group.tile(rows, columns, theirs)
+
+    def _in_threads(
+        self, task: Callable[[list[tuple[slice, slice]]], Any]
+    ) -> list[Any]:
+        """Deal the tiles of :meth:`lower` out to threads, for NumPy arrays."""
+        tiles = list(self.lower())
+        if not is_numpy(self.like):
+            return [task(tiles)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)
+
+    def lower(self) -> Iterator[tuple[slice, slice]]:
+        """Rows and columns of tiles that cover the lower triangle once."""
+        side = TILE["gpu" if is_on_gpu(self.like) else "host"]
+        parts = list(row_chunks(self.n_samples, 1, side))
+        for number, rows in enumerate(parts):
+            for columns in parts[: number + 1]:
+                yield rows, columns
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), in new memory."""
@@ -218,7 +164,7 @@ class OnTheFlyBank(KernelBank):
             out = zeros((n, n), self.like)
         if len(used) == 0:
             return out
-        tiles, factors = self.tiles.subset(used), (given * self.scales)[used]
+        part, factors = self.subset(used), (given * self.scales)[used]
         mean = from_numpy(given * self.scales, self._means) @ self._means
         mean = as_float(mean, self.like.dtype)
         grand = float((given * self.scales) @ self._grand)
@@ -226,13 +172,16 @@ class OnTheFlyBank(KernelBank):
         host = is_numpy(out)
 
         def task(parts: list[tuple[slice, slice]]) -> None:
-            room, memory = tiles.room(), tiles.room()
             for rows, columns in parts:
                 if host:  # LAPACK reads the rows of NumPy as columns
                     rows, columns = columns, rows
                 total = None
-                for i, tile in tiles.tile(rows, columns, room=room):
-                    total = _add(total, tile, float(factors[i]), room, memory)
+                for i, tile in part.tile(rows, columns):
+                    weight = float(factors[i])
+                    if total is None:
+                        total = tile * weight
+                    else:
+                        total = add_scaled(total, tile, weight)
                 total -= mean[None, columns]
                 total -= (mean[rows] - grand)[:, None]
                 if roots is not None:
@@ -242,7 +191,7 @@ class OnTheFlyBank(KernelBank):
                 if rows != columns and not lower:
                     out[columns, rows] = total.T
 
-        tiles.in_threads(task)
+        part._in_threads(task)
         shift = float(given @ self._shifts)
         if shift:
             add_to_diagonal(out, shift if roots is None else shift * roots * roots)
@@ -254,9 +203,20 @@ class OnTheFlyBank(KernelBank):
         if self._roots is not None:
             roots = from_numpy(self._roots[:, None], b)
             b = b * roots
-        xp, means = namespace(b), as_float(self._means, b.dtype)
-        sums = xp.sum(b, axis=0)[None, :]  # (1, k)
-        out, inner = self.tiles.apply(b), means @ b
+
+        def task(tiles: list[tuple[slice, slice]]) -> Array:
+            out = zeros((self.n_kernels, *b.shape), b)
+            for rows, columns in tiles:
+                for i, tile in self.tile(rows, columns):
+                    tile = as_float(tile, b.dtype)
+                    out[i, rows, :] += tile @ b[columns, :]
+                    if rows != columns:
+                        out[i, columns, :] += tile.T @ b[rows, :]
+            return out
+
+        out = functools.reduce(operator.iadd, self._in_threads(task))
+        means = as_float(self._means, b.dtype)
+        inner, sums = means @ b, namespace(b).sum(b, axis=0)[None, :]  # (p, k), (1, k)
         for i in range(self.n_kernels):
             part = out[i, :, :] - means[i, :, None] * sums
             part += float(self._grand[i]) * sums - inner[i, None, :]
@@ -271,7 +231,7 @@ class OnTheFlyBank(KernelBank):
 
         Products are made of the kernels as they are, whose size sets their rounding.
         """
-        raw = np.abs(self.tiles.diagonals()) * self.scales[:, None]
+        raw = np.abs(self._raw_diagonals()) * self.scales[:, None]
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
 
     def entry_errors(self) -> np.ndarray:
@@ -284,14 +244,24 @@ class OnTheFlyBank(KernelBank):
         n, p = self.n_samples, self.n_kernels
         for rows in row_chunks(n, p * n, block_entries(self.like)):
             out = empty((p, rows.stop - rows.start, n), self.like)
-            for i, tile in self.tiles.tile(rows, slice(0, n)):
+            for i, tile in self.tile(rows, slice(0, n)):
                 out[i, :, :] = self._centred(i, tile, rows, slice(0, n))
             yield rows, out
+
+    def _raw_diagonals(self) -> np.ndarray:
+        """``k_i(x, x)`` of every kernel and row in float64, (p, n)."""
+        out = np.empty((self.n_kernels, self.n_samples))
+        for group in self.groups:
+            shared = isinstance(group.rows, PairwiseRows)
+            rows = group.rows.X if shared else group.rows
+            for i, kernel in group.kernels:
+                out[i] = to_numpy(kernel.diagonal(rows))
+        return out
 
     def diagonals(self) -> np.ndarray:
         """The diagonal of every kernel in float64, (p, n)."""
         means = to_numpy(self._means)
-        raw = self.tiles.diagonals() - 2.0 * means + self._grand[:, None]
+        raw = self._raw_diagonals() - 2.0 * means + self._grand[:, None]
         found = raw * self.scales[:, None] + self._shifts[:, None]
         return found if self._roots is None else found * self._roots**2
 
@@ -299,8 +269,8 @@ class OnTheFlyBank(KernelBank):
         """Frobenius norms of the kernels with these indices."""
         part = self.subset(kernels)
         squares = np.zeros(part.n_kernels)
-        for rows, columns in part.tiles.lower():
-            for i, tile in part.tiles.tile(rows, columns):
+        for rows, columns in part.lower():
+            for i, tile in part.tile(rows, columns):
                 times = 1.0 if rows == columns else 2.0
                 centred = part._centred(i, tile, rows, columns)
                 squares[i] += times * squared_norm(centred)
@@ -324,10 +294,15 @@ class OnTheFlyBank(KernelBank):
             part *= roots[None, columns]
         return part
 
-    def subset(self, kernels: np.ndarray) -> OnTheFlyBank:
-        """A bank of some of the kernels."""
+    def subset(self, kernels: Sequence[int] | np.ndarray) -> OnTheFlyBank:
+        """A bank of the kernels with these indices, in this order."""
         chosen = [int(i) for i in kernels]
-        part = self._like_this(self.tiles.subset(chosen))
+        place = {i: number for number, i in enumerate(chosen)}
+        groups = []
+        for group in self.groups:
+            kept = [(place[i], kernel) for i, kernel in group.kernels if i in place]
+            groups += [replace(group, kernels=kept)] if kept else []
+        part = self._with(groups, len(chosen), self.n_samples)
         part.names = [self.names[i] for i in chosen]
         part._means = take(self._means, np.asarray(chosen))
         part._grand, part.scales = self._grand[chosen], self.scales[chosen]
@@ -339,31 +314,17 @@ class OnTheFlyBank(KernelBank):
         if len(rows) == self.n_samples:
             return self
         rows = np.asarray(rows)
-        part = self._like_this(self.tiles.restrict(rows))
+        groups = [group.restrict(rows) for group in self.groups]
+        part = self._with(groups, self.n_kernels, len(rows))
         part._means = take(self._means, rows, axis=1)
         part._roots = None if self._roots is None else self._roots[rows]
         part.n_rows = len(rows)
         return part
 
-    def _like_this(self, tiles: KernelTiles) -> OnTheFlyBank:
+    def _with(
+        self, groups: list[KernelGroup], n_kernels: int, n_samples: int
+    ) -> OnTheFlyBank:
         part = copy.copy(self)
         part._forget()
-        part.tiles = tiles
-        part.n_kernels, part.n_samples = tiles.n_kernels, tiles.n_samples
+        part.groups, part.n_kernels, part.n_samples = groups, n_kernels, n_samples
         return part
-
-
-def _add(
-    total: Array | None,
-    tile: Array,
-    factor: float,
-    room: Room | None,
-    memory: Room | None,
-) -> Array:
-    """``total + factor tile`` (r, c), where None stands for a sum without terms."""
-    if room is None or memory is None:
-        return tile * factor if total is None else add_scaled(total, tile, factor)
-    if total is None:
-        return np.multiply(tile, factor, out=memory.gram(tile.shape))
-    total += np.multiply(tile, factor, out=room.term(tile.shape))
-    return total

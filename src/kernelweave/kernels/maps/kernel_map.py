@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
@@ -33,12 +34,12 @@ from kernelweave._array import (
     available_bytes,
     block_entries,
     detached,
+    each_in_threads,
     empty,
     eps,
     from_numpy,
     has_views,
     in_double,
-    in_threads,
     is_numpy,
     is_square_safe,
     largest_of,
@@ -50,8 +51,8 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
-from kernelweave.kernels.banks.lazy import KernelTiles, OnTheFlyBank
-from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows, guarded
 from kernelweave.kernels.checks import (
     check_symmetric,
     ensure_psd,
@@ -70,7 +71,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, numbered, prefixed, some
+from kernelweave.views.columns import View, numbered, some
 from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.
@@ -245,10 +246,10 @@ class FeatureSource:
                 name = self.views[v].name
                 yield from gram_stack(chosen, rows[v], block, view_name=name)
 
-    def tiles(self) -> KernelTiles:
+    def tiles(self) -> OnTheFlyBank:
         """All kernels between the training rows, to be computed a tile at a time."""
         groups = [group for v in range(len(self.blocks)) for group in self._groups(v)]
-        return KernelTiles(groups, len(self.places), self.n_samples, self.like)
+        return OnTheFlyBank(groups, self.names, self.n_samples, self.like)
 
     def _groups(self, v: int) -> list[KernelGroup]:
         """The kernels of view v; those in a group share products or distances."""
@@ -259,11 +260,7 @@ class FeatureSource:
             if view != v:
                 continue
             core, path = kernel.core, features_path(kernel)
-            # Non-finite values are reported by the callers, who can name the rows.
-            with (
-                prefixed(f"View {name!r}: "),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
+            with guarded(name):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
                 if (path, core.base) not in groups:
@@ -461,6 +458,31 @@ class Centering:
     centre: bool = True
     level: float = 1.0
 
+    def scaled(
+        self, standard: Standard, trace: float, given: float, highest: float
+    ) -> Centering:
+        """With the scale asked for, if the trace is that of a kernel that varies.
+
+        ``given`` is the trace of K, and ``highest`` its largest diagonal entry.
+        """
+        n = self.row_means.shape[0]
+        return dataclasses.replace(
+            self,
+            scale=standard.factor(trace, given, n),
+            cancelled=highest * (n / trace) if self.centre else 1.0,
+            level=1.0 if standard.scale is not None else trace / n,
+        )
+
+    def limited(self, largest: float, rounding: float) -> Centering:
+        """For a matrix without trace: zero or, as ``ensure_psd`` will say, no kernel.
+
+        ``largest`` is its largest entry once it is centred.
+        """
+        if not isfinite(largest):
+            raise ValueError(OUT_OF_RANGE)
+        scale = 1.0 / largest if largest > rounding else 0.0
+        return dataclasses.replace(self, scale=scale)
+
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
         if self.centre:
@@ -491,11 +513,10 @@ def _means(rows: Array, shares: Array | None) -> Array:
         return namespace(rows).mean(rows, axis=1)
     found = np.empty(len(rows), rows.dtype)
 
-    def task(parts: list[slice]) -> None:
-        for part in parts:
-            np.mean(rows[part], axis=1, out=found[part])
+    def write(part: slice) -> None:
+        np.mean(rows[part], axis=1, out=found[part])
 
-    in_threads(task, list(row_chunks(*rows.shape)), rows.size)
+    each_in_threads(write, row_chunks(*rows.shape), rows.size)
     return found
 
 
@@ -524,74 +545,45 @@ def center_in_place(
     xp, n = namespace(gram), gram.shape[0]
     diagonal = xp.linalg.diagonal(gram)
     before = float(xp.sum(diagonal if shares is None else diagonal * shares * n))
-    if not standard.centre:
-        found = _uncentred(before, n, largest_of(gram), gram, shares, standard)
-        gram *= found.scale
+    row_means, grand_mean = zeros((n,), gram), 0.0
+    if standard.centre:
+        row_means = _means(gram, shares)
+        grand_mean = float(_means(row_means[None, :], shares)[0])
+    found = Centering(row_means, grand_mean, 1.0, shares=shares, centre=standard.centre)
+    trace, rounding = _centred_trace(found, before, noise, eps(gram))
+    if trace > rounding:
+        found = found.scaled(standard, trace, before, largest_of(diagonal))
+        _subtract_means(gram, found)
         return found
-    row_means = _means(gram, shares)
-    grand_mean = float(_means(row_means[None, :], shares)[0])
-    trace, rounding = _centred_trace(before, grand_mean, n, noise, eps(gram))
-    if trace <= rounding:
-        _subtract_means(gram, row_means, grand_mean, 1.0)
-        largest = largest_of(gram)
-        if largest <= rounding:
-            gram *= 0.0
-            return Centering(row_means, grand_mean, 0.0, shares=shares)
-        gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
-        return Centering(row_means, grand_mean, 1.0 / largest, shares=shares)
-    cancelled = largest_of(diagonal) * (n / trace)
-    factor = standard.factor(trace, before, n)
-    _subtract_means(gram, row_means, grand_mean, factor)
-    return Centering(
-        row_means,
-        grand_mean,
-        factor,
-        shares=shares,
-        cancelled=cancelled,
-        level=1.0 if standard.scale is not None else trace / n,
-    )
+    _subtract_means(gram, found)
+    found = found.limited(largest_of(gram), rounding)
+    gram *= found.scale
+    return found
 
 
-def _uncentred(
-    trace: float,
-    n: int,
-    largest: float,
-    like: Array,
-    shares: Array | None,
-    standard: Standard,
-) -> Centering:
-    """The scaling of a kernel that is not centred, from its trace and largest entry.
-
-    A kernel without positive trace is zero or, as :func:`ensure_psd` will report, none.
-    """
-    nothing = zeros((n,), like)
-    if trace <= 0.0 and isfinite(largest):
-        scale = 1.0 / largest if largest > 0.0 else 0.0
-        return Centering(nothing, 0.0, scale, shares=shares, centre=False)
-    if not (isfinite(trace) and isfinite(n / trace)):
-        raise ValueError("the kernel is out of range")
-    scale = standard.factor(trace, trace, n)
-    level = 1.0 if standard.scale is not None else trace / n
-    return Centering(nothing, 0.0, scale, shares=shares, centre=False, level=level)
+#: The message of the error, to which others add the view, row and column.
+OUT_OF_RANGE = "the kernel is out of range"
 
 
 def _centred_trace(
-    before: float, grand_mean: float, n: int, noise: float, precision: float
+    found: Centering, before: float, noise: float, precision: float
 ) -> tuple[float, float]:
     """The trace of ``P K P``, and up to where it is rounding; ValueError on overflow.
 
     ``before`` is the trace of K.
     """
-    trace = before - n * grand_mean
-    rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
-    rounding = max(rounding, n * noise)
+    n, grand_mean = found.row_means.shape[0], found.grand_mean
+    trace, rounding = before - n * grand_mean, 0.0
+    if found.centre:
+        rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
+        rounding = max(rounding, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise ValueError("the kernel is out of range")
+        raise ValueError(OUT_OF_RANGE)
     return trace, rounding
 
 
 def center_tiles(
-    tiles: KernelTiles,
+    tiles: OnTheFlyBank,
     noise: Sequence[float],
     shares: Array | None = None,
     standard: Standard = STANDARD,
@@ -602,33 +594,24 @@ def center_tiles(
     """
     xp, n, like = namespace(tiles.like), tiles.n_samples, tiles.like
     each = np.full(n, 1.0 / n) if shares is None else to_numpy(shares).astype(float)
-    if not standard.centre:
-        for diagonal in np.asarray(tiles.diagonals()):
-            largest = float(np.max(np.abs(diagonal)))  # of a positive semidefinite one
-            trace = n * float(diagonal @ each)
-            yield _uncentred(trace, n, largest, like, shares, standard)
-        return
-    means = tiles.apply(in_double(each[:, None], like))[:, :, 0]  # (p, n)
+    means = zeros((tiles.n_kernels, n), like, xp.float64)
+    if standard.centre:
+        means = tiles.apply(in_double(each[:, None], like))[:, :, 0]
     grand = to_numpy(means) @ each
     diagonals = np.asarray(tiles.diagonals())  # (p, n)
     before = n * (diagonals @ each)
     for i, own in enumerate(noise):
-        given = float(before[i]), float(grand[i])
-        trace, rounding = _centred_trace(*given, n, own, eps(like))
-        row_means = as_float(means[i, :], like.dtype)
-        found = Centering(row_means, float(grand[i]), 1.0, shares=shares)
+        row_means, given = as_float(means[i, :], like.dtype), float(before[i])
+        found = Centering(
+            row_means, float(grand[i]), 1.0, shares=shares, centre=standard.centre
+        )
+        trace, rounding = _centred_trace(found, given, own, eps(like))
         if trace > rounding:
-            yield dataclasses.replace(
-                found,
-                scale=standard.factor(trace, float(before[i]), n),
-                cancelled=float(np.max(diagonals[i])) * (n / trace),
-                level=1.0 if standard.scale is not None else trace / n,
-            )
+            yield found.scaled(standard, trace, given, float(np.max(diagonals[i])))
             continue
-        alone = OnTheFlyBank(tiles.subset([i]), [found])
+        alone = tiles.subset([i]).centred([found])
         largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
-        scale = 1.0 / largest if largest > rounding else 0.0
-        yield dataclasses.replace(found, scale=scale)
+        yield found.limited(largest, rounding)
 
 
 def lost_in_centring(gram: Array, centering: Centering) -> float:
@@ -657,26 +640,21 @@ def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> A
     return stack
 
 
-def _subtract_means(
-    gram: Array, row_means: Array, grand_mean: float, scale: float
-) -> None:
+def _subtract_means(gram: Array, found: Centering) -> None:
     """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
-    n = gram.shape[0]
+    n, row_means = gram.shape[0], found.row_means
 
-    def task(parts: list[slice]) -> None:
-        for rows in parts:
-            part = gram[rows, :]
+    def change(rows: slice) -> None:
+        part = gram[rows, :]
+        if found.centre:
             part -= row_means[None, :]
-            part -= (row_means[rows] - grand_mean)[:, None]
-            part *= scale
-            if not has_views(gram):
-                gram[rows, :] = part
+            part -= (row_means[rows] - found.grand_mean)[:, None]
+        part *= found.scale
+        if not has_views(gram):
+            gram[rows, :] = part
 
-    parts = list(row_chunks(n, n, block_entries(gram, CACHE_ENTRIES)))
-    if is_numpy(gram):
-        in_threads(task, parts, gram.size)
-    else:
-        task(parts)
+    parts = row_chunks(n, n, block_entries(gram, CACHE_ENTRIES))
+    each_in_threads(change, parts, n * n if is_numpy(gram) else 0)
 
 
 def add(total: Array | None, term: Array) -> Array:
@@ -751,21 +729,38 @@ class KernelMap:
 
     def fit(self, progress: Callable[[int], object] | None = None) -> Bank:
         """Compute, check, centre and scale all kernels; return the active ones."""
-        if self.storage == "on_the_fly" or self.is_faster_on_the_fly():
-            return self._fit_on_the_fly(progress)
-        try:
-            stack = self._allocate(self.source.like)
-        except MemoryRefusedError:
-            if self.storage == "matrices" or not self._fits_on_the_fly():
-                raise
-            return self._fit_on_the_fly(progress)
-        for i, known_psd in enumerate(self.source.fill(stack)):
-            centering = self._center(i, stack[i, :, :], known_psd)
+        stack = None
+        if self.storage != "on_the_fly" and not self.is_faster_on_the_fly():
+            try:
+                stack = self._allocate(self.source.like)
+            except MemoryRefusedError:
+                if self.storage == "matrices" or not self._fits_on_the_fly():
+                    raise
+        made: Any = self._tiles() if stack is None else stack
+        found = self._center_tiles(made) if stack is None else self._center_stack(made)
+        for i, centering in enumerate(found):
             self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
-        self._check_active()
+        self.remarks += warn_constant(self.names, self.view_names, self.active)
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+        bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made)
+        bank.standard = self.standard
+        bank.views = [self.view_names[i] for i in self.active]
+        return bank
+
+    def _center_stack(self, stack: Array) -> Iterator[Centering]:
+        """Fill the stack (p, n, n) with kernels, centred, scaled and checked."""
+        for i, known_psd in enumerate(self.source.fill(stack)):
+            yield self._center(i, stack[i, :, :], known_psd)
+
+    def _dense_bank(self, stack: Array) -> DenseBank:
+        """The active kernels of the stack, completed and weighted."""
         for slot_number, i in enumerate(self.active):  # close the gaps
             if slot_number < i:
                 stack[slot_number, :, :] = stack[i, :, :]
@@ -774,8 +769,6 @@ class KernelMap:
         errors = np.array(
             [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
         )
-        bank.standard = self.standard
-        bank.views = [self.view_names[i] for i in self.active]
         # Twice, since eigenvalues below zero may have been lifted by as much.
         bank.errors = 2.0 * errors if np.any(errors) else None
         self._complete(bank)
@@ -787,15 +780,6 @@ class KernelMap:
             if bank.errors is not None:  # the norm of both is the sum of the weights
                 bank.errors = bank.errors * float(np.mean(self.row_weights))
         return bank
-
-    def _check_active(self) -> None:
-        """Remark on constant kernels, of which there must be others."""
-        self.remarks += warn_constant(self.names, self.view_names, self.active)
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(self.names)} kernel(s) is constant on the "
-                "training rows, so there is nothing to learn from; check the features"
-            )
 
     def _fits_on_the_fly(self) -> bool:
         """Whether kernels may be made anew in every pass, and there is memory to."""
@@ -821,54 +805,53 @@ class KernelMap:
         bits = namespace(like).finfo(like.dtype).bits
         return int(self.work_matrices * n * n * bits // 8)
 
-    def _fit_on_the_fly(self, progress: Callable[[int], object] | None) -> OnTheFlyBank:
-        """Centre and check all kernels without keeping any of them."""
+    def _tiles(self) -> OnTheFlyBank:
+        """The kernels, to be made anew in every pass, if there is memory to."""
         if not isinstance(self.source, FeatureSource):
             raise ValueError(
                 "features='on_the_fly' computes kernels from columns; "
                 "views='precomputed' provides only kernels, which are used as they are "
                 "with features='auto'"
             )
-        like, n = self.source.like, self.source.n_samples
         require_memory(
             self._bytes_on_the_fly(),
-            f"a fit to {n} rows with kernels made on the fly",
+            f"a fit to {self.source.n_samples} rows with kernels made on the fly",
             "use fewer rows, float32 input or explicit features",
-            like,
+            self.source.like,
         )
-        tiles, shares = self.source.tiles(), self._shares(like)
+        return self.source.tiles()
+
+    def _center_tiles(self, tiles: OnTheFlyBank) -> Iterator[Centering]:
+        """How all kernels are centred and scaled, without keeping any of them."""
+        shares = self._shares(tiles.like)
         found = center_tiles(tiles, self.source.noise, shares, self.standard)
         for i in range(tiles.n_kernels):
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    centering = next(found)
-            except ValueError as error:
-                raise self._explained(i, error) from error
-            self.active += [i] if centering.scale > 0 else []
-            self.centerings.append(centering)
-            if progress is not None:
-                progress(i)
-        self._check_active()
+            with self._explained(i):
+                centering = next(found)
+            yield centering
+
+    def _bank_of_tiles(self, tiles: OnTheFlyBank) -> OnTheFlyBank:
+        """The active kernels, checked and weighted."""
         own = [self.centerings[i] for i in self.active]
-        bank = OnTheFlyBank(
-            tiles.subset(self.active), own, [self.names[i] for i in self.active]
-        )
+        bank = tiles.subset(self.active).centred(own)
         shifts = np.array([self._shift(bank, j) for j in range(bank.n_kernels)])
         weights = self.row_weights if self.scale_rows else None
-        bank = OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
-        bank.standard = self.standard
-        bank.views = [self.view_names[i] for i in self.active]
-        return bank
+        return bank.centred(own, weights, shifts)
 
-    def _explained(self, i: int, error: ValueError) -> ValueError:
-        """Why kernel i cannot be centred and scaled."""
-        if not isinstance(error, _TraceError):
-            return ValueError(self.source.out_of_range(i))
-        return ValueError(
-            f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, but "
-            "centre=False scales kernels to trace n as they are given; use "
-            "centre=True, or scale=None"
-        )
+    @contextmanager
+    def _explained(self, i: int) -> Iterator[None]:
+        """Errors say why kernel i cannot be centred and scaled."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+        except _TraceError as error:
+            raise ValueError(
+                f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, "
+                "but centre=False scales kernels to trace n as they are given; use "
+                "centre=True, or scale=None"
+            ) from error
+        except ValueError as error:
+            raise ValueError(self.source.out_of_range(i)) from error
 
     @property
     def levels(self) -> np.ndarray:
@@ -921,13 +904,9 @@ class KernelMap:
     ) -> Centering:
         """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
         shares = self._shares(slot) if shares is None else shares
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                centering = center_in_place(
-                    slot, self.source.noise[i], shares, self.standard
-                )
-        except ValueError as error:
-            raise self._explained(i, error) from error
+        noise = self.source.noise[i]
+        with self._explained(i):
+            centering = center_in_place(slot, noise, shares, self.standard)
         title = f"kernel {i} ({self.names[i]!r})"
         blur = lost_in_centring(slot, centering)
         if blur > 0:
@@ -979,35 +958,38 @@ class KernelMap:
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         pieces = list(self.pieces(rows))
-        m, given, coef = pieces[-1][0].stop, coef, self._there(coef)
-        out = zeros((m, coef.shape[1]), coef)
+        given, coef = coef, self._there(coef)
+        out = zeros((pieces[-1][0].stop, coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
                 if weights.ndim == 1:
                     out[part, :] = self._sum(piece, weights, lengths=False)[0] @ coef
                     continue
-                found = self.centred_and_lengths(piece, wanted, lengths=False)
-                for i, (centred, _) in zip(wanted, found, strict=True):
-                    own = coef * from_numpy(weights[i], coef)[None, :]
-                    out[part, :] += centred @ own
+                for _, term in self._terms(piece, weights, coef):
+                    out[part, :] += term
         return self._back(out, given)
 
     def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
-        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
         pieces = list(self.pieces(rows))
         given, coef = coef, self._there(coef)
         out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
-                found = self.centred_and_lengths(piece, wanted, lengths=False)
-                for i, (centred, _) in zip(wanted, found, strict=True):
-                    own = coef * from_numpy(shared[i], coef)[None, :]
-                    out[part, i, :] = centred @ own
+                for i, term in self._terms(piece, shared, coef):
+                    out[part, i, :] = term
         return self._back(out, given)
+
+    def _terms(
+        self, rows: Any, weights: np.ndarray, coef: Array
+    ) -> Iterator[tuple[int, Array]]:
+        """``w_i G_i(rows) coef`` (m, k) of each kernel in use; weights by column."""
+        wanted = np.unique(np.nonzero(weights)[0]).tolist()
+        found = self.centred_and_lengths(rows, wanted, lengths=False)
+        for i, (centred, _) in zip(wanted, found, strict=True):
+            yield i, centred @ (coef * from_numpy(weights[i], coef)[None, :])
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
@@ -1034,10 +1016,7 @@ class KernelMap:
             Whether ``g(x, x)`` is needed; otherwise it is None.
         """
         total, norms = self._sum(rows, weights, diagonal, lengths)
-        if self.home is None:
-            return total, norms
-        norms = norms if norms is None else self._back(norms, self.home)
-        return self._back(total, self.home), norms
+        return self._back(total, self.home), self._back(norms, self.home)
 
     def _sum(
         self,
@@ -1072,7 +1051,7 @@ class KernelMap:
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
         for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
-            yield centred if self.home is None else self._back(centred, self.home)
+            yield self._back(centred, self.home)
 
     def _there(self, rows: Any) -> Any:
         """Rows of any form, or coefficients, where the training rows are."""
@@ -1084,9 +1063,10 @@ class KernelMap:
             return [self._there(block) for block in rows]
         return at_home(rows, self.source.like)
 
-    def _back(self, values: Array, like: Array) -> Array:
-        """Results where the arrays of the caller are."""
-        return values if self.home is None else at_home(values, like)
+    def _back(self, values: Array | None, like: Array | None) -> Any:
+        """Results, if there are any, where the arrays of the caller are."""
+        here = self.home is None or values is None
+        return values if here else at_home(values, like)
 
     def centred_and_lengths(
         self,

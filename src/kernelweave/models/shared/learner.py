@@ -933,11 +933,7 @@ class _FoldOnTheFly:
         ]
         self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
         own = [self.centerings[i] for i in self.active]
-        tiles, names = (
-            self.tiles.subset(self.active),
-            [whole.names[i] for i in self.active],
-        )
-        self.bank = OnTheFlyBank(tiles, own, names, part.weights)
+        self.bank = self.tiles.subset(self.active).centred(own, part.weights)
 
     def cross(self, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
