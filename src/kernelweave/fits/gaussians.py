@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, row_chunks
+from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -163,7 +163,10 @@ class HeldOutClasses:
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
-        self.slope = float(self._slope(self.sums, self.usable))
+        self.squares = np.sum(self.coding**2, axis=1)
+        self.found = float(np.sum(self.sums * self.coding))
+        self.sought = float(self.usable @ self.squares)
+        self.slope = float(_slope(np.array(self.found), np.array(self.sought)))
 
     @classmethod
     def of(
@@ -252,7 +255,8 @@ class HeldOutClasses:
         scores = known - distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
-        means = self._means(self.sums, self.usable, self.slope)
+        prior = self.center + self.slope * self.coding
+        means = _means(self.sums, self.usable, prior)
         if not self.slope > 0:
             means = np.tile(self.center, (len(self.counts), 1))
         shift = log_prior - log_shares
@@ -260,58 +264,67 @@ class HeldOutClasses:
             means, variance, log_prior, self.slope, score, shift=shift
         )
 
-    def _slope(self, sums: np.ndarray, usable: np.ndarray) -> np.ndarray:
-        """The slope for sums (..., k, r) over classes of sizes (..., k)."""
-        found = np.sum(sums * self.coding, axis=(-2, -1))
-        sought = usable @ np.sum(self.coding**2, axis=1)
-        return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
-
-    def _means(
-        self, sums: np.ndarray, usable: np.ndarray, slope: np.ndarray | float
-    ) -> np.ndarray:
-        """Class means (..., k, r) for the same, at slopes (...)."""
-        prior = self.center + np.asarray(slope)[..., None, None] * self.coding
-        return (sums + PRIOR_ROWS * prior) / (usable + PRIOR_ROWS)[..., None]
-
     def _without(
         self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, design: RowDesign
     ) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances to class means, and log shares, without each row, (m, k).
 
         Rows ``z`` (m, r) of the classes ``own`` (m,) are left out with their groups.
-        Distances are 0 if there is no evidence for the classes without the row.
+        Distances are 0 if there is no evidence for the classes without the row. The
+        means are ``b_c + s h_c`` with the slope s of each group, so matrix products
+        serve all rows and classes; only the q pairs of a group and one of its classes
+        have other means.
         """
-        k, members, share = len(self.counts), design.members, _shares(self.counts)
-        distances, log_shares = np.zeros((2, len(z), k))
-        for part in row_chunks(len(members), k * k * len(z) // len(members)):
-            sizes = [len(rows) for rows in members[part]]
-            rows = np.concatenate(members[part])
-            group = np.repeat(np.arange(len(sizes)), sizes)  # (s,) of g groups
-            at = group, own[rows]
-            w = np.where(self.several[own[rows]], design.each[rows], 0.0)
-            taken = np.zeros((len(sizes), k))
-            np.add.at(taken, at, w)
-            sums = np.tile(self.sums, (len(sizes), 1, 1))  # (g, k, r)
-            np.add.at(sums, at, -w[:, None] * z[rows])
-            counts, usable = self.counts - taken, self.usable - taken
-            # Of two units, the other would be the only one: the class has no mean.
-            alone = (taken > 0) & (self.n_units == 2)
-            sums[alone], usable[alone] = 0.0, 0.0
-            shares = _shares(counts)
-            log_shares[rows] = np.log(shares)[group]
-            slopes = self._slope(sums, usable)  # (g,)
-            means = self._means(sums, usable, slopes)
-            apart = z[rows][:, None, :] - means[group]  # (s, k, r)
-            near = (apart**2 @ precision[rows][:, :, None])[:, :, 0]
-            # Without the row its class is smaller, which stretches the coordinate of
-            # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
-            stretch = share * (share / shares - 1.0)  # (g, k)
-            i, c = np.nonzero(taken[group] > 0)
-            along = (apart[i] @ self.coding[c][:, :, None])[:, :, 0] ** 2
-            size = np.mean(precision[rows][i], axis=1) * stretch[group[i], c]
-            np.add.at(near, i, size[:, None] * along)
-            distances[rows] = np.where(slopes[group][:, None] > 0, near, 0.0)
-        return distances, log_shares
+        unit, several = design.units, self.several[own]
+        taken = np.zeros((int(np.max(unit)) + 1, len(self.counts)))  # (g, k)
+        np.add.at(taken, (unit, own), np.where(several, design.each, 0.0))
+        group, of = np.nonzero(taken)  # (q,), the pairs
+        pair = np.zeros(taken.shape, dtype=int)
+        pair[group, of] = np.arange(len(of))
+        sums, usable = self.sums[of], self.usable[of] - taken[group, of]
+        weighted = design.each[:, None] * z
+        np.subtract.at(sums, pair[unit, own][several], weighted[several])
+        # Of two units, the other would be the only one: the class has no mean.
+        alone = self.n_units[of] == 2
+        sums[alone], usable[alone] = 0.0, 0.0
+        lost = np.sum((self.sums[of] - sums) * self.coding[of], axis=1)
+        fewer = (self.usable[of] - usable) * self.squares[of]
+        found = self.found - np.bincount(group, lost, minlength=len(taken))
+        sought = self.sought - np.bincount(group, fewer, minlength=len(taken))
+        slopes = _slope(found, sought)  # (g,)
+        prior = self.center + slopes[group, None] * self.coding[of]
+        means = _means(sums, usable, prior)  # (q, r)
+        b = _means(self.sums, self.usable, self.center)
+        h = _means(np.zeros_like(b), self.usable, self.coding)
+        s, weighted = slopes[unit, None], z * precision
+        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
+        distances -= 2.0 * weighted @ b.T
+        distances += 2.0 * s * (precision @ (b * h).T - weighted @ h.T)
+        distances += s**2 * (precision @ (h**2).T)
+        i, c = np.nonzero(taken[unit])
+        its = pair[unit[i], c]
+        distances[i, c] = np.sum(precision[i] * (z[i] - means[its]) ** 2, axis=1)
+        # Without the rows their class is smaller, which stretches the coordinate of
+        # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
+        share, shares = _shares(self.counts), _shares(self.counts - taken)
+        along = (self.coding @ b.T)[of] + slopes[group, None] * (self.coding @ h.T)[of]
+        j, other = np.nonzero(taken[group])
+        own_means = means[pair[group[j], other]]
+        along[j, other] = np.sum(own_means * self.coding[of[j]], axis=1)  # (q, k)
+        stretch = share[of] * (share[of] / shares[group, of] - 1.0)
+        apart = along[its] - np.sum(z[i] * self.coding[c], axis=1)[:, None]
+        size = np.mean(precision[i], axis=1) * stretch[its]
+        np.add.at(distances, i, size[:, None] * apart**2)
+        return np.where(s > 0, distances, 0.0), np.log(shares)[unit]
+
+
+def _slope(found: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
+
+
+def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Means (k, r) of rows of which there are ``sizes`` (k,), drawn to the prior's."""
+    return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[:, None]
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
