@@ -45,16 +45,6 @@ class Split:
     test: np.ndarray
     y_test: np.ndarray
 
-    @classmethod
-    def draw(
-        cls, X: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator
-    ) -> Split:
-        """Partition rows at random; a fraction ``share`` of them are training rows."""
-        order = rng.permutation(len(y))
-        m = round(share * len(y))
-        train, test = order[:m], order[m:]
-        return cls(X[train], y[train], X[test], y[test])
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -180,35 +170,9 @@ class Paper:
 # ----------------------------------------------------------- what the paper prints
 
 
-@dataclass(frozen=True)
-class Printed:
-    """What a paper prints.
-
-    Attributes
-    ----------
-    reference : str
-        How to cite the paper.
-    fields : dict
-        For each table or figure, fields of its :class:`Experiment`.
-    """
-
-    reference: str
-    fields: Mapping[str, Mapping[str, Any]]
-
-    def experiment(
-        self,
-        key: str,
-        rows: Mapping[str, Callable[[], Any]],
-        split: Callable[[Any, np.random.Generator], Any],
-        columns: Columns,
-        draw: Callable[[Results], Any] | None = None,
-    ) -> Experiment:
-        """A table or figure, given how to compute it."""
-        printed = self.fields[key]
-        return Experiment(**printed, rows=rows, split=split, columns=columns, draw=draw)
-
-
-def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
+def read_paper(
+    key: str, checks: Mapping[str, Any], computed: Mapping[str, Sequence[Any]]
+) -> Paper:
     """Read ``printed/<key>.toml``; the package docstring explains the format.
 
     Parameters
@@ -219,29 +183,36 @@ def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
         The functions that its claims name, usually the ``globals()`` of a module.
         Entries of a claim other than ``text`` and ``check`` are arguments of the
         function.
+    computed : dict
+        How each table or figure is computed: its rows, split, columns and, if there is
+        one, the function that draws it.
 
     Returns
     -------
-    printed : Printed
-        The contents of the file.
+    paper : Paper
+        The tables and figures that are computed, in the order given.
     """
     content = tomllib.loads((PRINTED / f"{key}.toml").read_text(encoding="utf-8"))
 
     def claim(text: str, check: str, **setting: Any) -> Claim:
         return Claim(text, functools.partial(checks[check], **setting))
 
-    reference = content.pop("reference")
-    fields = {}
-    for part, entry in content.items():
-        tables = entry.pop("published", {}), entry.pop("deviations", {})
-        fields[part] = {
-            **entry,
-            "key": part,
+    def experiment(
+        part: str, rows: Any, split: Any, columns: Columns, draw: Any = None
+    ) -> Experiment:
+        entry = content[part]
+        parts = {
             "measures": tuple(Measure(**measure) for measure in entry["measures"]),
-            "published": _cells(*tables),
+            "published": _cells(
+                entry.pop("published", {}), entry.pop("deviations", {})
+            ),
             "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
         }
-    return Printed(reference, fields)
+        how = {"rows": rows, "split": split, "columns": columns, "draw": draw}
+        return Experiment(**{**entry, **parts, **how, "key": part})
+
+    found = tuple(experiment(part, *how) for part, how in computed.items())
+    return Paper(key, content["reference"], found)
 
 
 def _cells(
@@ -296,10 +267,33 @@ def first_rows(
 
 
 def partition(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, share: float
-) -> Split:
-    """A random split of rows and classes; ``share`` of them are training rows."""
-    return Split.draw(*data, share, rng)
+    data: Sequence[Any],
+    rng: np.random.Generator,
+    share: float,
+    kind: Callable[..., Any] = Split,
+    stratify: bool = False,
+) -> Any:
+    """Rows and classes, of which a fraction ``share`` become training rows.
+
+    Parameters
+    ----------
+    data : tuple
+        Rows (n, d), their classes (n,), and further fields of the split.
+    rng : Generator
+        Draws the training rows.
+    share : float
+        Their share of all rows.
+    kind : type, default=Split
+        The kind of split.
+    stratify : bool, default=False
+        Whether they are to have this share of each class.
+    """
+    X, y, *more = data
+    if stratify:
+        train, test = stratified(y, share, rng)
+    else:
+        train, test = np.split(rng.permutation(len(y)), [round(share * len(y))])
+    return kind(X[train], y[train], X[test], y[test], *more)
 
 
 def stratified(

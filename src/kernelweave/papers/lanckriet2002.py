@@ -34,10 +34,9 @@ from kernelweave.models import TransductiveKernelSVC
 from kernelweave.models.shared.margin import NoMarginError
 from kernelweave.papers.experiment import (
     Columns,
-    Paper,
     Split,
     partition,
-    read_printed,
+    read_paper,
     table_rows,
 )
 from kernelweave.papers.results import Results, all_hold, with_error
@@ -259,22 +258,19 @@ TABLES = {
     "Sonar": ("sonar", 0.1),
     "Heart": ("heart", 0.5),
 }
-SAYS = read_printed("lanckriet2002", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "lanckriet2002",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "table1",
+    globals(),
+    {
+        "table1": (
             {row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
             label,
             COLUMNS,
         ),
-        SAYS.experiment(
-            "dashes",
+        "dashes": (
             {row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
             functools.partial(partition, share=SHARE),
             EXPLICIT,
         ),
-    ),
+    },
 )

@@ -36,10 +36,9 @@ from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers.experiment import (
-    Paper,
     Split,
     fit_seconds,
-    read_printed,
+    read_paper,
     stratified,
 )
 from kernelweave.papers.figures import curves, legend_below, subplots
@@ -68,11 +67,6 @@ ZERO = 1e-6
 
 
 # --------------------------------------------------------------------- simulation
-
-
-def number(n: int) -> int:
-    """The data of a row of the simulation: how many views to draw."""
-    return n
 
 
 def two_gaussians(n_views: int, rng: np.random.Generator) -> Split:
@@ -233,15 +227,14 @@ def draw_examples(results: Results) -> Any:
     return figure
 
 
-#: Figure 2: error over the number of kernels, with standard deviations.
-draw_errors = functools.partial(
-    curves,
-    x=SIZES,
-    measure="error",
-    xlabel="number of kernels",
-    ylabel="test error",
-    spread=True,
-)
+def draw_errors(results: Results) -> Any:
+    """Figure 2: error over the number of kernels, with standard deviations."""
+    figure, (panel,) = subplots(1, width=5.5, height=3.8)
+    at = dict(zip(results.experiment.rows, SIZES, strict=True))
+    curves(results, at, "error", panel, "deviation")
+    panel.set(xlabel="number of kernels", ylabel="test error")
+    panel.legend(frameon=False)
+    return figure
 
 
 def draw_weights(results: Results) -> Any:
@@ -263,10 +256,12 @@ def draw_weights(results: Results) -> Any:
 def draw_precision(results: Results) -> Any:
     """Figure 5: mean average precision over the number of informative kernels."""
     figure, (whole, close) = subplots(2)
+    at = dict(zip(results.experiment.rows, INFORMATIVE, strict=True))
     for panel in (whole, close):
+        curves(results, at, "precision", panel, "error")
         label = "informative kernels of 30"
-        what = "mean average precision"
-        curves(results, INFORMATIVE, "precision", label, what, ax=panel)
+        panel.set(xlabel=label, ylabel="mean average precision")
+        panel.legend(frameon=False)
     start = INFORMATIVE[2]  # the curves cross beyond this point
     row = f"{start} informative"
     lowest = min(results.mean(row, column, "precision") for column in RECOGNISED)
@@ -405,47 +400,38 @@ def informative_of_30(*informative: int) -> dict[str, Any]:
 
 def views_drawn(*sizes: int) -> dict[str, Any]:
     """Rows with these numbers of simulated views."""
-    return {f"{n} kernels": functools.partial(number, n) for n in sizes}
+    return {f"{n} kernels": functools.partial(int, n) for n in sizes}
 
 
-SAYS = read_printed("yan2009", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "yan2009",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "figure1",
-            {"one view": functools.partial(number, 1)},
+    globals(),
+    {
+        "figure1": (
+            {"one view": functools.partial(int, 1)},
             two_gaussians,
             {"one kernel": functools.partial(simulate, norm=np.inf)},
             draw_examples,
         ),
-        SAYS.experiment(
-            "figure2", views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors
-        ),
-        SAYS.experiment(
-            "figure3", views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights
-        ),
-        SAYS.experiment(
-            "figure4",
+        "figure2": (views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors),
+        "figure3": (views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights),
+        "figure4": (
             informative_of_30(9, 21, 30),
             mixed_kernels,
             {L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
             draw_weights,
         ),
-        SAYS.experiment(
-            "figure5",
+        "figure5": (
             informative_of_30(*INFORMATIVE),
             mixed_kernels,
             RECOGNISED,
             draw_precision,
         ),
-        SAYS.experiment(
-            "lambda",
+        "lambda": (
             {f"{x:.0e}": functools.partial(objects, 15, x) for x in LAMBDAS},
             mixed_kernels,
             RECOGNISED,
         ),
-        SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
-    ),
+        "time": (informative_of_30(15, 30), mixed_kernels, TIMED),
+    },
 )

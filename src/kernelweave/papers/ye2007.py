@@ -40,12 +40,11 @@ from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
-    Paper,
     Split,
     first_rows,
     fit_seconds,
     partition,
-    read_printed,
+    read_paper,
     table_rows,
 )
 from kernelweave.papers.figures import bars
@@ -267,13 +266,12 @@ draw_forms = functools.partial(
     labels=("accuracy in %", "CPU seconds"),
 )
 
-SAYS = read_printed("ye2007", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "ye2007",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment("table1", BINARY_ROWS, four_to_one, BINARY),
-        SAYS.experiment("table2", MULTICLASS_ROWS, three_to_two, MULTICLASS),
-        SAYS.experiment("figure1", FORMS_ROWS, three_to_two, FORMS, draw_forms),
-    ),
+    globals(),
+    {
+        "table1": (BINARY_ROWS, four_to_one, BINARY),
+        "table2": (MULTICLASS_ROWS, three_to_two, MULTICLASS),
+        "figure1": (FORMS_ROWS, three_to_two, FORMS, draw_forms),
+    },
 )

@@ -38,7 +38,6 @@ from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import MissingDataError, fetch_expression
-from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -47,14 +46,8 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers.experiment import (
-    Columns,
-    Paper,
-    Split,
-    read_printed,
-    stratified,
-)
-from kernelweave.papers.figures import legend_below, subplots
+from kernelweave.papers.experiment import Columns, Split, partition, read_paper
+from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
@@ -103,23 +96,9 @@ PANELS = ("Prostate", "ALL, fusion")
 # ------------------------------------------------------------------- data, splits
 
 
-@dataclass(frozen=True)
-class Microarray:
-    """Gene expression with genes in groups.
-
-    Attributes
-    ----------
-    data : ndarray of shape (n, d)
-        Genes of all groups, with mean zero and variance one.
-    classes : ndarray of shape (n,)
-        Class of each row.
-    groups : dict
-        Columns of each group.
-    """
-
-    data: np.ndarray
-    classes: np.ndarray
-    groups: Mapping[str, slice]
+#: Gene expression (n, d), scaled to mean zero and variance one, classes (n,), and the
+#: columns of each group of genes.
+Microarray = tuple[np.ndarray, np.ndarray, Mapping[str, slice]]
 
 
 @dataclass(frozen=True)
@@ -157,39 +136,34 @@ class Halves(Split):
 
 
 @functools.cache
-def pathways(name: str) -> Microarray:
-    """A microarray with one group per pathway, in the order of their names."""
-    return grouped(
-        fetch_expression(name, gene_sets="kegg_msigdb", smallest=1, as_frame=False)
+def fetch(name: str, gene_sets: str | None, **target: str) -> Bunch:
+    """A data set as published."""
+    return fetch_expression(
+        name, gene_sets=gene_sets, smallest=1, as_frame=False, **target
     )
 
 
-def grouped(bunch: Bunch) -> Microarray:
-    """The pathways of a data set, each a group of columns."""
+@functools.cache
+def pathways(name: str) -> Microarray:
+    """A data set with one group per pathway, in the order of their names."""
+    bunch = (series if name in GEO else fetch)(name, "kegg_msigdb")
     where = {view: columns for view, _, columns in bunch.views}
     blocks = [bunch.data[:, where[view]] for view in PATHWAYS]
     groups = columns_of(PATHWAYS, [block.shape[1] for block in blocks])
-    return Microarray(standard(np.hstack(blocks)), bunch.target, groups)
-
-
-@functools.cache
-def tox() -> tuple[np.ndarray, np.ndarray]:
-    """TOX as published: genes without names (171, 5748), and classes (171,)."""
-    bunch = fetch_expression("tox", gene_sets=None, as_frame=False)
-    return bunch.data, bunch.target
+    return standard(np.hstack(blocks)), bunch.target, groups
 
 
 @functools.cache
 def clusters() -> Microarray:
-    """TOX in 15 clusters of genes that vary together."""
-    raw, classes = tox()
-    most = np.argsort(np.var(raw, axis=0))[-CLUSTERED:]
-    values = standard(raw[:, np.sort(most)])
+    """TOX, whose genes have no names, in 15 clusters of genes that vary together."""
+    bunch = fetch("tox", None)
+    most = np.argsort(np.var(bunch.data, axis=0))[-CLUSTERED:]
+    values = standard(bunch.data[:, np.sort(most)])
     member = KMeans(KERNELS, n_init=3, random_state=0).fit_predict(values.T)
     order = np.argsort(member, kind="stable")
     names = [f"cluster {i + 1}" for i in range(KERNELS)]
     groups = columns_of(names, np.bincount(member, minlength=KERNELS).tolist())
-    return Microarray(values[:, order], classes, groups)
+    return values[:, order], bunch.target, groups
 
 
 def columns_of(names: Sequence[str], sizes: Sequence[int]) -> dict[str, slice]:
@@ -205,13 +179,11 @@ def series(name: str, gene_sets: str | None) -> Bunch:
     The classes are the first kind of subsets that has the number of classes in the
     paper's Table 1.
     """
-    fetch = functools.partial(
-        fetch_expression, GEO[name], gene_sets=gene_sets, smallest=1, as_frame=False
-    )
-    number = SAYS.fields["table1"]["published"][name, "data"]["classes"].value
+    printed = PAPER.select(table=1)[0].published
+    number = printed[name, "data"]["classes"].value
     for kind in SUBSETS:
         try:
-            bunch = fetch(target=kind)
+            bunch = fetch(GEO[name], gene_sets, target=kind)
         except MissingDataError as error:
             raise MissingDataError(
                 f"{error}; the paper's choice of genes and of 15 pathways is not "
@@ -227,38 +199,21 @@ def series(name: str, gene_sets: str | None) -> Bunch:
     )
 
 
-@functools.cache
-def series_as_published(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """All genes of a data set of the paper, and classes."""
-    bunch = series(name, None)
-    return bunch.data, bunch.target
+halves = functools.partial(partition, share=0.5, kind=Halves, stratify=True)
 
 
-@functools.cache
-def series_pathways(name: str) -> Microarray:
-    """A data set of the paper with one group per pathway."""
-    return grouped(series(name, "kegg_msigdb"))
-
-
-def halves(array: Microarray, rng: np.random.Generator) -> Halves:
-    """A split with half of each class for training."""
-    X, y = array.data, array.classes
-    train, test = stratified(y, 0.5, rng)
-    return Halves(X[train], y[train], X[test], y[test], array.groups)
-
-
-def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
+def holes(data: Sequence[Any], rng: np.random.Generator) -> Halves:
     """Halves, with a share of the training rows removed from each group.
 
     Rows that lack a group at some percentage also lack it at every higher one. A row
     never loses its last group; the next row drawn loses the group instead.
     """
-    array, percent = data
-    split = halves(array, rng)
+    *array, percent = data
+    split: Halves = halves(array, rng)
     train = split.train.copy()
     count = round(percent / 100 * len(train))
-    left = np.full(len(train), len(array.groups))
-    for columns in array.groups.values():
+    left = np.full(len(train), len(split.groups))
+    for columns in split.groups.values():
         order = rng.permutation(len(train))
         rows = order[left[order] > 1][:count]
         train[rows, columns] = np.nan
@@ -266,9 +221,9 @@ def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
     return replace(split, train=train)
 
 
-def with_holes(name: str, percent: int) -> tuple[Microarray, int]:
+def with_holes(name: str, percent: int) -> tuple[Any, ...]:
     """A row of Figure 1."""
-    return SETS[name](), percent
+    return *SETS[name](), percent
 
 
 def itself(data: Any, rng: np.random.Generator) -> Any:
@@ -279,26 +234,22 @@ def itself(data: Any, rng: np.random.Generator) -> Any:
 # ------------------------------------------------------------------------ methods
 
 
-def counts(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+def counts(bunch: Bunch) -> dict[str, float]:
     """A row of Table 1."""
-    instances, features = data[0].shape
-    classes = len(np.unique(data[1]))
+    instances, features = bunch.data.shape
     return {
         "instances": instances,
         "features": features,
-        "classes": classes,
+        "classes": len(np.unique(bunch.target)),
         "kernels": KERNELS,
     }
 
 
 def measured(
-    model: Any, split: Halves, weights: Any = None, test: np.ndarray | None = None
+    model: Any, split: Halves, test: np.ndarray, weights: np.ndarray
 ) -> dict[str, Any]:
     """Test accuracy, the number of kernels with a nonzero weight, and the weights."""
-    found = model.predict(split.test if test is None else test)
-    accuracy = float(np.mean(found == split.y_test))
-    if weights is None:
-        weights = model.kernel_weights_
+    accuracy = float(np.mean(model.predict(test) == split.y_test))
     shares = np.asarray(weights, dtype=float).reshape(len(split.groups), -1)  # (p, k)
     selected = float(np.mean(np.sum(shares > SELECTED, axis=0)))
     mean = np.mean(shares, axis=1)
@@ -311,7 +262,7 @@ def mixture(
     """MPKDA; each expert learns from the rows that have its kernel."""
     model = kind(split.views(), missing="available", **setting)
     model.fit(split.train, split.y_train)
-    return measured(model, split, model.class_weights_)
+    return measured(model, split, split.test, model.class_weights_)
 
 
 def one_sum(
@@ -329,9 +280,11 @@ def one_sum(
         train, test = split.train, split.test
         model = kind(split.views(), missing="zero", **other)
     if C:
-        model = GridSearchCV(model, {"C": C}, cv=3).fit(train, split.y_train)
-        return measured(model.best_estimator_, split, test=test)
-    return measured(model.fit(train, split.y_train), split, test=test)
+        search = GridSearchCV(model, {"C": C}, cv=3)
+        model = search.fit(train, split.y_train).best_estimator_
+    else:
+        model.fit(train, split.y_train)
+    return measured(model, split, test, model.kernel_weights_)
 
 
 def single(split: Halves, best: bool) -> dict[str, float]:
@@ -568,13 +521,8 @@ def draw_lacking(results: Results) -> Any:
     """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
     figure, panels = subplots(len(PANELS))
     for panel, name in zip(panels, PANELS, strict=True):
-        at = [p for p in LACKING if lacking(name, p) in results.rows]
-        rows = [lacking(name, percent) for percent in at]
-        for j, column in enumerate(results.experiment.columns):
-            means = [results.mean(row, column, "accuracy") for row in rows]
-            panel.plot(at, means, color=color(j), marker=marker(j), label=column, ms=4)
-        panel.set_title(name)
-        panel.set_xlabel("training rows lacking, %")
+        curves(results, {lacking(name, p): p for p in LACKING}, "accuracy", panel)
+        panel.set(title=name, xlabel="training rows lacking, %")
     panels[0].set_ylabel("accuracy")
     legend_below(figure, panels[0])
     return figure
@@ -587,32 +535,23 @@ LACKING_ROWS = {
     for name in PANELS
     for percent in LACKING
 }
-SAYS = read_printed("zhao2009", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "zhao2009",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "table1",
+    globals(),
+    {
+        "table1": (
             {
-                "TOX": tox,
-                **{n: functools.partial(series_as_published, n) for n in OTHERS},
+                "TOX": functools.partial(fetch, "tox", None),
+                **{name: functools.partial(series, name, None) for name in OTHERS},
             },
             itself,
             {"data": counts},
         ),
-        SAYS.experiment(
-            "table2",
-            {**SETS, **{n: functools.partial(series_pathways, n) for n in OTHERS}},
+        "table2": (
+            {**SETS, **{name: functools.partial(pathways, name) for name in OTHERS}},
             halves,
             COLUMNS,
         ),
-        SAYS.experiment(
-            "figure1",
-            LACKING_ROWS,
-            holes,
-            WITH_HOLES,
-            draw_lacking,
-        ),
-    ),
+        "figure1": (LACKING_ROWS, holes, WITH_HOLES, draw_lacking),
+    },
 )
