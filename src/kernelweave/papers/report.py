@@ -161,19 +161,17 @@ def _wide_table(results: Results, cells: list[Cell]) -> str:
     lines = [_line(header), "|---" * len(header) + "|"]
     for row in experiment.rows:
         if row in results.rows:
-            shown = (_shown(at.get((row, column))) for column in columns)
-            paper, ours, verdict = zip(*shown, strict=True)
-        else:  # left out, but printed
+            shown = [_shown(at.get((row, column))) for column in columns]
+        else:
             numbers = [experiment.published.get((row, c), {}) for c in columns]
-            if not any(measure.name in n for n in numbers):
-                continue
-            paper = tuple(
-                _printed(n.get(measure.name), measure.digits) for n in numbers
-            )
-            ours, verdict = ("no data",) * len(columns), ("-",) * len(columns)
+            theirs = [_printed(n.get(measure.name), measure.digits) for n in numbers]
+            shown = [(text, "no data", "-") for text in theirs]
+        paper, ours, verdict = zip(*shown, strict=True)
         printed = any(text != "-" for text in paper)
         if printed:
             lines.append(_line([row, "paper", *paper]))
+        elif row not in results.rows:
+            continue
         lines.append(_line(["" if printed else row, "ours", *ours]))
         if printed and any(text != "-" for text in verdict):
             lines.append("| " + _line(["verdict", *verdict]))

@@ -7,6 +7,7 @@ is better, are reproduced or not. A single split gives no verdict on either.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -76,7 +77,7 @@ class Results:
     experiment: Experiment
     splits: dict[str, dict[int, SplitValues]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    warnings: dict[str, dict[str, int]] = field(default_factory=dict)
+    warnings: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[str]:
