@@ -400,8 +400,7 @@ def sums_beat_kernels(results: Results, rows: Sequence[str]) -> tuple[bool, str]
 
 def _times(results: Results, column: str) -> float:
     """Time relative to HSIC, as the median over data sets."""
-    rows = results.some_rows
-    return float(np.median([results.mean(r, column, "times HSIC") for r in rows]))
+    return float(np.median(results.means(results.some_rows, column, "times HSIC")))
 
 
 def same_time(results: Results) -> tuple[bool, str]:
@@ -424,18 +423,18 @@ def joint_is_slowest(results: Results) -> tuple[bool, str]:
     return slowest, f"times HSIC, median: {found}"
 
 
-def _over_dimensions(results: Results) -> Iterator[tuple[str, str, list[float]]]:
+def _over_dimensions(results: Results) -> Iterator[tuple[str, str, np.ndarray]]:
     """Data set, column, and the errors over the dimensions."""
     for name, sizes in DIMENSIONS.items():
         rows = [dimension_row(name, size) for size in sizes]
         for column in results.experiment.columns:
-            yield name, column, [results.mean(row, column, "error") for row in rows]
+            yield name, column, results.means(rows, column, "error")
 
 
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether errors in k - 1 dimensions are below those in one dimension."""
 
-    def fall(name: str, column: str, errors: list[float]) -> tuple[bool, str]:
+    def fall(name: str, column: str, errors: np.ndarray) -> tuple[bool, str]:
         last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
         return last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
 
@@ -445,7 +444,7 @@ def errors_fall(results: Results) -> tuple[bool, str]:
 def smallest_near_rank(results: Results) -> tuple[bool, str]:
     """Whether the smallest error is generally at k - 2 to k dimensions."""
 
-    def near(name: str, errors: list[float]) -> tuple[bool, int]:
+    def near(name: str, errors: np.ndarray) -> tuple[bool, int]:
         k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
         return k - 2 <= at <= k, at
 

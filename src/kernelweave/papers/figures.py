@@ -32,7 +32,7 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
     width = 0.8 / len(columns)
     for panel, measure, label in zip(panels, measures, labels, strict=True):
         for j, column in enumerate(columns):
-            means = [results.mean(row, column, measure) for row in rows]
+            means = results.means(rows, column, measure)
             errors = [results.error(row, column, measure) for row in rows]
             offset = (j - (len(columns) - 1) / 2) * width
             panel.bar(
@@ -92,7 +92,7 @@ def curves(
     positions = [at[row] for row in rows]
     sizes = [len(results.splits[row]) if band == "deviation" else 1 for row in rows]
     for j, column in enumerate(results.experiment.columns):
-        means = np.array([results.mean(row, column, measure) for row in rows])
+        means = results.means(rows, column, measure)
         errors = np.array([results.error(row, column, measure) for row in rows])
         width = errors * np.sqrt(sizes)
         panel.plot(

@@ -20,8 +20,8 @@ from kernelweave.papers.results import (
     REPRODUCED,
     WORSE,
     Cell,
+    Estimate,
     Results,
-    with_error,
 )
 from kernelweave.persistence import written_whole
 
@@ -34,7 +34,7 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    ours = with_error(cell.mean, cell.error, digits, sign="")
+    ours = f"{Estimate(cell.mean, cell.error):.{digits}f}"
     if cell.published is not None and cell.published.deviation is not None:
         spread = cell.error * np.sqrt(cell.splits)
         ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,31 @@ BETTER, WORSE = f"{NOT_REPRODUCED} (better)", f"{NOT_REPRODUCED} (worse)"
 NOT_RUN, ONE_SPLIT = "not run", "no verdict (one split)"
 #: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0
+
+
+class Estimate(NamedTuple):
+    """A mean over splits, and its standard error.
+
+    The error is nan for a single split, and for two that are equal, which do not show
+    that a third would be.
+    """
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Estimate:
+        """The mean of the values of all splits."""
+        n = len(values)
+        error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        return cls(float(np.mean(values)), error if error > 0.0 or n > 2 else np.nan)
+
+    def __format__(self, form: str) -> str:
+        """The mean in this form, such as "+.2f", and the error if there is one."""
+        shown = format(self.mean, form.replace(".", "z."))  # z: no -0.00
+        error = format(self.error, form.lstrip("+"))
+        return f"{shown} ± {error}" if np.isfinite(self.error) else shown
+
 
 #: The measures of each column on one split.
 SplitValues = Mapping[str, Mapping[str, Value]]
@@ -37,7 +63,7 @@ class Cell:
     measure : Measure
         What it measures.
     mean, error : float
-        Our mean over splits, and its standard error (see :func:`mean_and_error`).
+        Our mean over splits, and its standard error (see :class:`Estimate`).
     splits : int
         Number of splits.
     published : Published or None
@@ -98,22 +124,20 @@ class Results:
 
     def mean(self, row: str, column: str, measure: str) -> float:
         """Mean of a number over splits."""
-        return mean_and_error(self.values(row, column, measure))[0]
+        return Estimate.of(self.values(row, column, measure)).mean
+
+    def means(self, rows: Iterable[str], column: str, measure: str) -> np.ndarray:
+        """Mean of a number in each of the rows."""
+        return np.array([self.mean(row, column, measure) for row in rows])
 
     def error(self, row: str, column: str, measure: str) -> float:
-        """Standard error of that mean; see :func:`mean_and_error`."""
-        return mean_and_error(self.values(row, column, measure))[1]
+        """Standard error of that mean; see :class:`Estimate`."""
+        return Estimate.of(self.values(row, column, measure)).error
 
-    def difference(
-        self, row: str, column: str, other: str, measure: str
-    ) -> tuple[float, float]:
-        """Mean of ``column`` minus ``other`` over the same splits, and its error."""
+    def difference(self, row: str, column: str, other: str, measure: str) -> Estimate:
+        """Mean of ``column`` minus ``other`` over the same splits."""
         gap = self.values(row, column, measure) - self.values(row, other, measure)
-        return mean_and_error(gap)
-
-    def ratio(self, row: str, column: str, other: str, measure: str) -> float:
-        """Mean of ``column`` over that of ``other``."""
-        return self.mean(row, column, measure) / self.mean(row, other, measure)
+        return Estimate.of(gap)
 
     def cells(self) -> list[Cell]:
         """The cell of every row, column and measure that all splits have."""
@@ -156,23 +180,6 @@ class Results:
             verdict = REPRODUCED if holds else NOT_REPRODUCED
             checked.append((claim.text, verdict if several else ONE_SPLIT, finding))
         return checked
-
-
-def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean over splits, and its standard error.
-
-    The error is nan for a single split, and for two that are equal, which do not show
-    that a third would be.
-    """
-    mean, n = float(np.mean(values)), len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    return mean, error if error > 0.0 or n > 2 else float("nan")
-
-
-def with_error(mean: float, error: float, digits: int, sign: str = "+") -> str:
-    """A mean and its standard error, if it has one, as text."""
-    shown = f"{round(mean, digits) + 0.0:{sign}.{digits}f}"  # adding zero: no -0.00
-    return f"{shown} ± {error:.{digits}f}" if np.isfinite(error) else shown
 
 
 def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:

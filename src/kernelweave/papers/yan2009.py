@@ -23,7 +23,7 @@ given in the paper.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ from kernelweave.papers.experiment import (
     stratified,
 )
 from kernelweave.papers.figures import curves, legend_below, subplots
-from kernelweave.papers.results import Results, with_error
+from kernelweave.papers.results import Estimate, Results
 from kernelweave.papers.run import split_generator
 
 #: The columns of the figures, and their norms; all weights are equal with ``inf``.
@@ -273,16 +273,15 @@ def draw_precision(results: Results) -> Any:
 # ------------------------------------------------------------------------- claims
 
 
-def gap(results: Results, row: str, measure: str, first: str, second: str) -> str:
-    """A difference and its standard error, as text."""
-    difference = results.difference(row, first, second, measure)
-    return f"{row}: {with_error(*difference, digits=3)}"
+def told(gaps: Mapping[str, Estimate], *rows: str) -> str:
+    """Differences as text, in these rows or in all of them."""
+    return "; ".join(f"{row}: {gaps[row]:+.3f}" for row in rows or gaps)
 
 
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether both errors at 50 kernels are far below those at 5."""
     few, *_, many = results.experiment.rows
-    found = {c: [results.mean(r, c, "error") for r in (few, many)] for c in (L1, L2)}
+    found = {c: results.means((few, many), c, "error") for c in (L1, L2)}
     text = ", ".join(f"{c} from {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
     return all(b < a / 1.5 for a, b in found.values()), text
 
@@ -296,19 +295,18 @@ def ahead(
 ) -> tuple[bool, str]:
     """Whether one column minus another has this sign in each of the rows."""
     first, second = columns
-    differences = [results.difference(row, first, second, measure)[0] for row in rows]
-    found = "; ".join(gap(results, row, measure, first, second) for row in rows)
-    holds = all(sign * difference > 0 for difference in differences)
-    return holds, f"{measure} of {first} minus {second}, {found}"
+    gaps = {row: results.difference(row, first, second, measure) for row in rows}
+    holds = all(sign * gap.mean > 0 for gap in gaps.values())
+    return holds, f"{measure} of {first} minus {second}, {told(gaps)}"
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
     """Whether the advantage of l2 is significant from 20 kernels on, and grows."""
     rows = list(results.experiment.rows)[3:]
-    gaps = [results.difference(row, L1, L2, "error") for row in rows]
-    clear = all(mean > 2 * error for mean, error in gaps)
-    slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps], 1)[0]
-    found = "; ".join(gap(results, row, "error", L1, L2) for row in (rows[0], rows[-1]))
+    gaps = {row: results.difference(row, L1, L2, "error") for row in rows}
+    clear = all(mean > 2 * error for mean, error in gaps.values())
+    slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps.values()], 1)[0]
+    found = told(gaps, rows[0], rows[-1])
     return bool(clear and slope > 0), f"error of l1 minus l2, {found}"
 
 
@@ -330,9 +328,8 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
-    worst = min(gaps, key=lambda row: gaps[row][0])
-    texts = [gap(results, row, "precision", L2, UNIFORM) for row in (worst, rows[-1])]
-    return holds, "precision of l2 minus uniform, smallest " + ", last ".join(texts)
+    worst, last = told(gaps, min(gaps, key=gaps.__getitem__)), told(gaps, rows[-1])
+    return holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
 
 
 def selects_the_largest(results: Results) -> tuple[bool, str]:
@@ -360,10 +357,8 @@ def selects_the_largest(results: Results) -> tuple[bool, str]:
 
 def insensitive(results: Results) -> tuple[bool, str]:
     """Whether mean precision moves by less than half a point between the lambdas."""
-    spans = {}
-    for column in results.experiment.columns:
-        means = [results.mean(r, column, "precision") for r in results.experiment.rows]
-        spans[column] = float(np.ptp(means))
+    rows, columns = results.experiment.rows, results.experiment.columns
+    spans = {c: float(np.ptp(results.means(rows, c, "precision"))) for c in columns}
     found = ", ".join(f"{column} {span:.4f}" for column, span in spans.items())
     return max(spans.values()) < 0.005, f"largest minus smallest precision: {found}"
 
@@ -372,7 +367,7 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
     """Whether cutting planes take over ten iterations for l1, and under six for l2."""
     names = [f"{norm}, cutting plane" for norm in (L1, L2)]
     rows = results.experiment.rows
-    l1, l2 = ([results.mean(r, name, "iterations") for r in rows] for name in names)
+    l1, l2 = (results.means(rows, name, "iterations") for name in names)
     found = (
         f"l1 {min(l1):.1f} to {max(l1):.1f} iterations, "
         f"l2 {min(l2):.1f} to {max(l2):.1f}"
@@ -382,10 +377,11 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
 
 def l1_is_slow(results: Results) -> tuple[bool, str]:
     """Whether l1 takes over three times as long as l2, with Newton for comparison."""
-    rows, ratios = results.experiment.rows, {}
+    ratios = {}
     for solver in ("cutting plane", "newton"):
-        l1, l2 = f"{L1}, {solver}", f"{L2}, {solver}"
-        ratios[solver] = np.mean([results.ratio(r, l1, l2, "seconds") for r in rows])
+        names, rows = (f"{L1}, {solver}", f"{L2}, {solver}"), results.experiment.rows
+        l1, l2 = (results.means(rows, name, "seconds") for name in names)
+        ratios[solver] = np.mean(l1 / l2)
     found = ", ".join(f"{ratio:.1f} with {name}" for name, ratio in ratios.items())
     return bool(ratios["cutting plane"] > 3), f"time of l1 over l2: {found}"
 

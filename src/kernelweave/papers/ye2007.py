@@ -48,7 +48,7 @@ from kernelweave.papers.experiment import (
     table_rows,
 )
 from kernelweave.papers.figures import bars
-from kernelweave.papers.results import Results, with_error
+from kernelweave.papers.results import Results
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
@@ -205,7 +205,7 @@ def ahead(
     if not any(gap or error > 0 for gap, error in gaps.values()):
         return False, "no difference on any split"
     holds = all(gap > 2 * error for gap, error in gaps.values())
-    texts = [f"{name} {with_error(*gap, digits=2)}" for name, gap in gaps.items()]
+    texts = [f"{name} {gap:+.2f}" for name, gap in gaps.items()]
     return holds, "; ".join(texts)
 
 
@@ -227,10 +227,11 @@ def faster(
     results: Results, columns: Sequence[str], least: float, what: str
 ) -> tuple[bool, str]:
     """Whether the first method takes over ``least`` times as long as the second."""
-    (slow, fast), rows = columns, results.experiment.rows
-    ratios = {row: results.ratio(row, slow, fast, "seconds") for row in rows}
-    found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > least, f"{what}: {found}"
+    rows = results.experiment.rows
+    slow, fast = (results.means(rows, column, "seconds") for column in columns)
+    ratios = slow / fast
+    found = ", ".join(f"{row} {x:.2f}" for row, x in zip(rows, ratios, strict=True))
+    return bool(min(ratios) > least), f"{what}: {found}"
 
 
 # ---------------------------------------------------------------------- the paper

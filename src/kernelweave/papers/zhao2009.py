@@ -52,7 +52,7 @@ from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
 )
-from kernelweave.papers.results import Results, all_hold, mean_and_error, with_error
+from kernelweave.papers.results import Estimate, Results, all_hold
 
 KERNELS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.
@@ -364,21 +364,12 @@ def lacking(name: str, percent: int) -> str:
     return f"{name}, {percent} %"
 
 
-def against(
-    results: Results, column: str, other: str
-) -> tuple[float, float, dict[str, float]]:
-    """Mean difference in accuracy over all rows, its error, and that of every row."""
-    each = {
-        row: results.difference(row, column, other, "accuracy")
-        for row in results.some_rows
-    }
-    gap = float(np.mean([mean for mean, _ in each.values()]))
-    error = float(np.sqrt(np.sum([e**2 for _, e in each.values()]))) / len(each)
-    return gap, error, {row: mean for row, (mean, _) in each.items()}
-
-
-def _shown(gap: float, error: float, other: str) -> str:
-    return f"{with_error(gap, error, 3)} against {other}"
+def against(results: Results, column: str, other: str) -> Estimate:
+    """Mean difference in accuracy over all rows."""
+    rows = results.some_rows
+    each = np.array([results.difference(r, column, other, "accuracy") for r in rows])
+    mean, error = np.mean(each[:, 0]), np.linalg.norm(each[:, 1]) / len(each)
+    return Estimate(float(mean), float(error))
 
 
 def average_and_wins(results: Results) -> tuple[bool, str]:
@@ -402,37 +393,37 @@ def average_and_wins(results: Results) -> tuple[bool, str]:
 def pri_is_best(results: Results) -> tuple[bool, str]:
     """Whether prior projections have the highest mean accuracy of the four methods."""
     gaps = {other: against(results, PRI, other) for other in (POS, KDA, SVM)}
-    found = ", ".join(_shown(g, e, other) for other, (g, e, _) in gaps.items())
-    return all(gap > 0 for gap, _, _ in gaps.values()), found
+    found = ", ".join(f"{gap:+.3f} against {other}" for other, gap in gaps.items())
+    return all(gap.mean > 0 for gap in gaps.values()), found
 
 
 def pri_beats_pos(results: Results) -> tuple[bool, str]:
     """Whether prior projections beat posterior ones by two standard errors."""
-    gap, error, _ = against(results, PRI, POS)
-    printed, other, _ = against(results, PRI, PRINTED)
-    found = f"{_shown(gap, error, POS)}; {_shown(printed, other, PRINTED)}"
-    return bool(gap > 2 * error), found
+    gap, printed = against(results, PRI, POS), against(results, PRI, PRINTED)
+    found = f"{gap:+.3f} against {POS}; {printed:+.3f} against {PRINTED}"
+    return bool(gap.mean > 2 * gap.error), found
 
 
 def like_the_best_kernel(results: Results) -> tuple[bool, str]:
     """Whether prior projections match the kernel that is best on the test rows."""
-    gap, error, each = against(results, PRI, BEST)
-    rows = ", ".join(f"{row} {mean:+.2f}" for row, mean in each.items())
-    return abs(gap) <= max(SIMILAR, 2 * error), f"{_shown(gap, error, BEST)} ({rows})"
+    gap = against(results, PRI, BEST)
+    rows = ", ".join(
+        f"{row} {results.difference(row, PRI, BEST, 'accuracy').mean:+.2f}"
+        for row in results.rows
+    )
+    similar = abs(gap.mean) <= max(SIMILAR, 2 * gap.error)
+    return similar, f"{gap:+.3f} against {BEST} ({rows})"
 
 
 def learning_pays(results: Results) -> tuple[bool, str]:
     """Whether learned weights beat equal ones."""
-    gap, error, _ = against(results, PRI, UNIFORM)
-    prior, other, _ = against(results, PRIOR, UNIFORM)
-    found = f"{_shown(gap, error, 'equal weights')}; with a Dirichlet prior "
-    return bool(gap > 2 * error), found + with_error(prior, other, 3)
+    gap, prior = (against(results, column, UNIFORM) for column in (PRI, PRIOR))
+    found = f"{gap:+.3f} against equal weights; with a Dirichlet prior {prior:+.3f}"
+    return bool(gap.mean > 2 * gap.error), found
 
 
 def _selected(results: Results, column: str) -> float:
-    return float(
-        np.mean([results.mean(r, column, "kernels") for r in results.some_rows])
-    )
+    return float(np.mean(results.means(results.some_rows, column, "kernels")))
 
 
 def few_kernels(results: Results) -> tuple[bool, str]:
@@ -475,26 +466,21 @@ def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
     return rows[0], rows[-1]
 
 
-def _losses(
-    results: Results, column: str, names: Sequence[str] = PANELS
-) -> tuple[float, float]:
-    """Mean loss in accuracy from the fewest to the most missing rows, and its error."""
+def _losses(results: Results, column: str, names: Sequence[str] = PANELS) -> Estimate:
+    """Mean loss in accuracy from the fewest to the most missing rows."""
     drops = []
     for name in names:
         few, many = _fewest_and_most(results, name)
         first = results.values(few, column, "accuracy")
         drops.append(first - results.values(many, column, "accuracy"))
-    return mean_and_error(np.concatenate(drops))
+    return Estimate.of(np.concatenate(drops))
 
 
 def pri_loses_least(results: Results, name: str) -> tuple[bool, str]:
     """Whether prior projections lose less accuracy than one sum filled with zeros."""
     columns = (PRI, POS, KDA, SVM, KDA_MEAN, SVM_MEAN)
     losses = {column: _losses(results, column, [name]) for column in columns}
-    found = ", ".join(
-        f"{column} {with_error(*loss, digits=3, sign='')}"
-        for column, loss in losses.items()
-    )
+    found = ", ".join(f"{column} {loss:.3f}" for column, loss in losses.items())
     least = all(losses[PRI][0] < losses[column][0] for column in (KDA, SVM))
     return least, f"accuracy lost: {found}"
 
@@ -504,8 +490,8 @@ def origin_hurts(results: Results) -> tuple[bool, str]:
 
     def of(name: str, column: str, other: str) -> tuple[bool, str]:
         _, row = _fewest_and_most(results, name)
-        gap, error = results.difference(row, column, other, "accuracy")
-        return gap < 0, f"{row}: {with_error(gap, error, 3)} for {column}"
+        gap = results.difference(row, column, other, "accuracy")
+        return gap.mean < 0, f"{row}: {gap:+.3f} for {column}"
 
     pairs = ((KDA, KDA_MEAN), (SVM, SVM_MEAN))
     return all_hold(of(name, *pair) for name in PANELS for pair in pairs)
