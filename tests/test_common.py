@@ -173,7 +173,8 @@ for i, name in enumerate(ONE_EACH):
 DISPATCHED = """
 import sklearn, numpy, torch
 from sklearn.base import BaseEstimator
-from kernelweave.views.columns import validate_features, split_views
+from kernelweave.views.columns import validate_features
+from kernelweave.views.missing import split_views
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.columns import View
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
@@ -185,7 +186,8 @@ with sklearn.config_context(array_api_dispatch=True):
     grams = []
     for data in (X, X.astype(object), torch.asarray(X)):
         checked = validate_features(Model(), data, reset=True)
-        (block,) = split_views(checked, [View("v", "auto", None)], [[0, 1, 2, 3]])
+        view = View("v", "auto", None)
+        (block,) = split_views(checked, [view], [[0, 1, 2, 3]]).blocks
         grams.append(list(gram_stack(resolve_kernels(names, block, "v"), block)))
         assert type(grams[-1][0]) is (torch.Tensor if data.__class__ is torch.Tensor
                                       else numpy.ndarray)

@@ -546,27 +546,24 @@ def _used(names: list[str], users: dict[str, list[str]]) -> str:
     )
 
 
-def validate_features(
-    estimator: Any, X: Any, *, reset: bool, sparse: bool = False
-) -> Any:
+def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check the shape and feature names of X, but not yet its entries.
 
     If ``reset``, sets ``n_features_in_`` and ``feature_names_in_`` on the estimator;
     otherwise refuses any other features (:func:`validate_new` finds columns by name
-    instead). The entries are checked by :func:`split_views`, since columns that belong
-    to no view may hold anything.
+    instead). The entries are checked by
+    :func:`~kernelweave.views.missing.split_views`, since columns that belong to no view
+    may hold anything.
 
     Parameters
     ----------
     estimator : estimator
         Receives ``n_features_in_``; messages name its class.
     X : array-like or DataFrame of shape (n, d)
-        A list, a NumPy array, an array of any array API library, or a pandas or polars
-        DataFrame.
+        A list, a NumPy array, an array of any array API library, a sparse array, or a
+        pandas or polars DataFrame.
     reset : bool
         True in ``fit``, False afterwards.
-    sparse : bool, default=False
-        Whether sparse rows are accepted.
 
     Returns
     -------
@@ -583,7 +580,7 @@ def validate_features(
             "dict accepted, one of kernels."
         )
     if column_names(X) is None:
-        checked = checked_array(X, estimator, sparse=sparse)
+        checked = checked_array(X, estimator, sparse=True)
     else:
         _check_not_empty(X.shape, estimator)
     try:
@@ -605,7 +602,6 @@ def validate_new(
     views: list[View],
     positions: list[list[int]],
     *,
-    sparse: bool = False,
     may_lack: bool = False,
 ) -> tuple[Any, list[list[int]]]:
     """Check new rows, and find the columns of each view in them.
@@ -625,8 +621,6 @@ def validate_new(
         Their names appear in error messages.
     positions : list of list of int
         Columns of each view in the training data.
-    sparse : bool, default=False
-        Whether sparse rows are accepted.
     may_lack : bool, default=False
         Whether a view may lack all of its columns.
 
@@ -641,8 +635,7 @@ def validate_new(
     fitted = getattr(estimator, "feature_names_in_", None)
     names = column_names(X)
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        X = validate_features(estimator, X, reset=False, sparse=sparse)
-        return X, positions
+        return validate_features(estimator, X, reset=False), positions
     _check_not_empty(X.shape, estimator)
     return X, find_columns(X, views, positions, fitted, may_lack)
 
@@ -739,50 +732,6 @@ def _check_not_empty(shape: Any, estimator: Any) -> None:
             )
 
 
-def split_views(
-    X: Any,
-    views: list[View],
-    positions: list[list[int]],
-    *,
-    dtype: Any = None,
-    partial: Sequence[bool] = (),
-) -> list[Array]:
-    """Cut X into one block of finite floats per view.
-
-    Parameters
-    ----------
-    X : array or DataFrame of shape (n, d)
-        What :func:`validate_features` returned.
-    views : list of View
-        Their names appear in error messages.
-    positions : list of list of int
-        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
-    dtype : floating dtype, default=None
-        Dtype of all blocks. None: float32 if every view is float32, else float64.
-    partial : sequence of bool, optional
-        For each view, whether entries may be NaN because its kernels begin with an
-        imputer. By default they may not.
-
-    Returns
-    -------
-    blocks : list of arrays of shape (n, d_view)
-        Read-only for the caller: they may share memory with X. CSR blocks if X is
-        sparse.
-    """
-    if issparse(X):
-        for view in views:
-            if id_reader(view) is not None:
-                raise TypeError(
-                    f"View {view.name!r}: ids cannot be read from sparse rows. Pass a "
-                    "DataFrame with a column of ids."
-                )
-        return _split_sparse(X, views, positions, dtype)
-    blocks, labels = float_blocks(X, views, positions, dtype)
-    for v, (view, block, names) in enumerate(zip(views, blocks, labels, strict=True)):
-        check_finite(block, view, names, v < len(partial) and partial[v])
-    return blocks
-
-
 def id_reader(view: View) -> Any | None:
     """The kernel of a view that looks samples up by id; None if it takes numbers.
 
@@ -857,7 +806,7 @@ def float_blocks(
     return [as_float(block, dtype) for block in blocks], labels
 
 
-def _split_sparse(
+def sparse_blocks(
     X: Any, views: list[View], positions: list[list[int]], dtype: Any
 ) -> list[Any]:
     """One CSR block of finite floats per view."""
@@ -865,6 +814,11 @@ def _split_sparse(
     columns = csc_array(X)  # of a sparse matrix as well, whose sums have two axes
     blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
     for view, block, columns_ in zip(views, blocks, positions, strict=True):
+        if id_reader(view) is not None:
+            raise TypeError(
+                f"View {view.name!r}: ids cannot be read from sparse rows. Pass a "
+                "DataFrame with a column of ids."
+            )
         bad = np.flatnonzero(~np.isfinite(block.data))
         if len(bad):
             row = int(np.searchsorted(block.indptr, bad[0], side="right")) - 1
@@ -979,33 +933,3 @@ def floats_of(
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(refused(place, value, error)) from error
     return out
-
-
-def check_finite(
-    block: Array, view: View, labels: list[Any], partial: bool = False
-) -> None:
-    """Refuse NaN, unless ``partial``, and infinity in a block (n, d) of a view."""
-    xp = namespace(block)
-    if bool(xp.all(xp.isfinite(block))):
-        return
-    values = to_numpy(block)
-    if partial and not np.isinf(values).any():
-        return
-    i, j = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
-    found = "NaN" if np.isnan(values[i, j]) else "infinity"
-    absent = np.flatnonzero(np.isnan(values).all(axis=1)).tolist()
-    if i in absent:
-        raise ValueError(
-            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}: all its entries are NaN in row(s) "
-            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
-            "missing='available' or missing='zero' in an estimator that allows missing "
-            "views."
-        )
-    rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    raise ValueError(
-        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
-        f"holds {values[i, j]} ({rows.size} row(s) of the view are affected). Impute "
-        "such entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or "
-        "drop the rows."
-    )

@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import Array, device, namespace, row_chunks, to_numpy
-from kernelweave.views.columns import View, check_finite, float_blocks, prefixed, some
+from kernelweave._array import Array, device, namespace, to_numpy
+from kernelweave.views.columns import (
+    View,
+    float_blocks,
+    prefixed,
+    some,
+    sparse_blocks,
+)
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
@@ -37,11 +43,12 @@ class ObservedViews:
     observed: np.ndarray
 
 
-def split_with_missing(
+def split_views(
     X: Any,
     views: list[View],
     positions: list[list[int]],
     *,
+    missing: bool = False,
     partial: Sequence[bool] | None = None,
     dtype: Any = None,
 ) -> ObservedViews:
@@ -55,6 +62,8 @@ def split_with_missing(
         Their names appear in error messages.
     positions : list of list of int
         Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
+    missing : bool, default=False
+        Whether rows may lack a view; sparse rows, which have no gaps, never do.
     partial : sequence of bool, optional
         For each view, whether individual entries may be NaN because its kernels begin
         with an imputer. By default they may not.
@@ -64,23 +73,27 @@ def split_with_missing(
     Returns
     -------
     ObservedViews
+        Its blocks are read-only for the caller: they may share memory with X. They are
+        CSR blocks if X is sparse.
     """
-    blocks, labels = float_blocks(X, views, positions, dtype, gaps=True)
+    if issparse(X):
+        every = np.ones((X.shape[0], len(views)), dtype=bool)
+        return ObservedViews(sparse_blocks(X, views, positions, dtype), every)
+    blocks, labels = float_blocks(X, views, positions, dtype, gaps=missing)
     partial = [False] * len(views) if partial is None else partial
     observed = [
-        _complete(block) if view.joint else _rows_with(block, view.name, names, imputed)
-        for block, view, names, imputed in zip(
-            blocks, views, labels, partial, strict=True
-        )
+        observed_rows(*view, missing)
+        for view in zip(blocks, views, labels, partial, strict=True)
     ]
     return ObservedViews(blocks, np.stack(observed, axis=1))
 
 
-def precomputed_with_missing(
+def read_kernels(
     estimator: Any,
     X: Any,
     *,
     reset: bool,
+    missing: bool = True,
     n_kernels: int | None = None,
     trained: np.ndarray | None = None,
 ) -> tuple[ObservedViews, list[str]]:
@@ -96,6 +109,8 @@ def precomputed_with_missing(
         values are NaN for all training samples that had the kernel.
     reset : bool
         True in ``fit``, False afterwards.
+    missing : bool, default=True
+        Whether samples may lack a kernel.
     n_kernels : int, default=None
         If given, the number p of training kernels, which X must match.
     trained : ndarray of bool of shape (n, p), default=None
@@ -109,13 +124,13 @@ def precomputed_with_missing(
         ``kernel_0``, ``kernel_1``, ...
     """
     K, names = validate_precomputed(
-        estimator, X, reset=reset, n_kernels=n_kernels, allow_nan=True
+        estimator, X, reset=reset, n_kernels=n_kernels, allow_nan=missing
     )
     xp, (m, n, p) = namespace(K), K.shape
-    missing = xp.isnan(K)
-    if not bool(xp.any(missing)):
+    blanks = xp.isnan(K) if missing else None
+    if blanks is None or not bool(xp.any(blanks)):
         return ObservedViews(K, np.ones((m, p), dtype=bool)), names
-    gaps: Any = to_numpy(missing)
+    gaps: Any = to_numpy(blanks)
     observed = np.empty((m, p), dtype=bool)
     for kernel in range(p):
         gap = gaps[:, :, kernel]
@@ -135,7 +150,7 @@ def precomputed_with_missing(
                 "value, or drop the sample."
             )
         observed[:, kernel] = ~lacks
-    return ObservedViews(xp.where(missing, xp.zeros_like(K), K), observed), names
+    return ObservedViews(xp.where(blanks, xp.zeros_like(K), K), observed), names
 
 
 def check_every_view(
@@ -191,37 +206,54 @@ def check_numbers(block: Columns, view: View, rows: np.ndarray) -> None:
     """Refuse columns that are not numbers in the rows (n,) that have the view."""
     with prefixed(f"View {view.name!r}"):
         numbers = block.numbers
-    if np.all(rows):
-        check_finite(numbers, view, block.labels)
-    else:
-        _rows_with(numbers, view.name, block.labels, imputed=False)
+    observed_rows(numbers, view, block.labels, False, missing=not np.all(rows))
 
 
-def _complete(block: Array) -> np.ndarray:
-    """Which rows (n,) have every entry; infinite ones are refused in their own view."""
+def observed_rows(
+    block: Array, view: View, labels: list[Any], imputed: bool, missing: bool
+) -> np.ndarray:
+    """Which rows (n,) have the view; all entries of these must be finite.
+
+    Single entries may be NaN if they are ``imputed``. Rows of NaN are those without the
+    view if it may be ``missing``; in a view that is the product of others, so are rows
+    with any gap, since infinite entries are refused in the others.
+    """
     xp = namespace(block)
-    return np.asarray(to_numpy(xp.all(xp.isfinite(block), axis=1)))
-
-
-def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.ndarray:
-    """Which rows (n,) have the view; all entries of these must be finite."""
-    xp, n = namespace(block), int(block.shape[0])
-    if bool(xp.all(xp.isfinite(block))):
-        return np.ones(n, dtype=bool)
-    lacks = np.empty(n, dtype=bool)
-    for part in row_chunks(n, int(block.shape[1])):
-        values = to_numpy(block[part, :])
-        lacks[part] = np.isnan(values).all(axis=1)
-        odd = np.isinf(values) if imputed else ~np.isfinite(values)
-        odd &= ~lacks[part, None]
-        if odd.any():
-            i, j = (int(index) for index in np.argwhere(odd)[0])
-            found = "NaN" if np.isnan(values[i, j]) else "infinity"
-            raise ValueError(
-                f"Input X contains {found}: view {view!r}, row {part.start + i}, "
-                f"column {labels[j]!r} holds {values[i, j]}, but other "
-                "entries of the row are present. A row lacks a view if all its entries "
-                "are NaN; impute individual entries, for example with "
-                "sklearn.impute.SimpleImputer in a Pipeline."
-            )
-    return ~lacks
+    finite = xp.isfinite(block)
+    if bool(xp.all(finite)):
+        return np.ones(block.shape[0], dtype=bool)
+    if missing and view.joint:
+        return np.asarray(to_numpy(xp.all(finite, axis=1)))
+    values = to_numpy(block)
+    odd = np.isinf(values) if imputed else ~np.isfinite(values)
+    lacks = np.isnan(values).all(axis=1)
+    rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
+    odd &= rows[:, None]
+    if not odd.any():
+        return rows
+    i, j = (int(index) for index in np.argwhere(odd)[0])
+    if lacks[i]:
+        absent = np.flatnonzero(lacks).tolist()
+        raise ValueError(
+            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
+            f"{view.name!r}: all its entries are NaN in row(s) "
+            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
+            "missing='available' or missing='zero' in an estimator that allows missing "
+            "views."
+        )
+    found = "NaN" if np.isnan(values[i, j]) else "infinity"
+    advice = (
+        f" ({odd.any(axis=1).sum()} row(s) of the view are affected). Impute such "
+        "entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or drop "
+        "the rows."
+    )
+    if missing:
+        advice = (
+            ", but other entries of the row are present. A row lacks a view if all its "
+            "entries are NaN; impute individual entries, for example with "
+            "sklearn.impute.SimpleImputer in a Pipeline."
+        )
+    raise ValueError(
+        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
+        f"holds {values[i, j]}{advice}"
+    )

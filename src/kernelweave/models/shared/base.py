@@ -57,7 +57,6 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
     one_of,
     positive,
-    read_kernels,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
@@ -91,7 +90,7 @@ from kernelweave.views.columns import (
     validate_new,
 )
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import ObservedViews
+from kernelweave.views.missing import ObservedViews, read_kernels
 
 #: What to do with a kernel that is not positive semidefinite.
 Psd = Literal["error", "clip", "trust"]
@@ -643,14 +642,19 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 f"on {_home(self._like)}, but X is {_home(given)}; move X there, or "
                 "fit again where X is"
             )
+        missing = self.missing != "error"
         if is_precomputed(self.views):
-            trained = getattr(self.kernel_map_, "observed", None)
-            p = len(self.kernel_names_)
-            return read_kernels(self, X, reset=False, n_kernels=p, trained=trained)[0]
+            data, _ = read_kernels(
+                self,
+                X,
+                reset=False,
+                missing=missing,
+                n_kernels=len(self.kernel_names_),
+                trained=getattr(self.kernel_map_, "observed", None),
+            )
+            return data
         views, fitted = self._views, self._positions
-        X, positions = validate_new(
-            self, X, views, fitted, sparse=True, may_lack=self.missing != "error"
-        )
+        X, positions = validate_new(self, X, views, fitted, may_lack=missing)
         widths = [len(columns) for columns in fitted]
         return split_blocks(self, X, views, positions, self._like.dtype, widths)
 

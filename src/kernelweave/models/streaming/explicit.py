@@ -105,7 +105,7 @@ def read_features(
     if is_dask(X):
         return _read_dask(model, options, intake, X, y)
     if whole:
-        X = validate_features(intake.bearer, X, reset=True, sparse=True)
+        X = validate_features(intake.bearer, X, reset=True)
         y = intake.targets(X, y)
         intake.look(X)
     stream = open_stream(X, y, options.chunk_rows(X))
