@@ -173,8 +173,7 @@ for i, name in enumerate(ONE_EACH):
 DISPATCHED = """
 import sklearn, numpy, torch
 from sklearn.base import BaseEstimator
-from kernelweave.views.columns import validate_features
-from kernelweave.views.missing import split_views
+from kernelweave.views.columns import validate_features, split_views
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.columns import View
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
@@ -187,7 +186,7 @@ with sklearn.config_context(array_api_dispatch=True):
     for data in (X, X.astype(object), torch.asarray(X)):
         checked = validate_features(Model(), data, reset=True)
         view = View("v", "auto", None)
-        (block,) = split_views(checked, [view], [[0, 1, 2, 3]]).blocks
+        (block,) = split_views(checked, [view], [[0, 1, 2, 3]])[0]
         grams.append(list(gram_stack(resolve_kernels(names, block, "v"), block)))
         assert type(grams[-1][0]) is (torch.Tensor if data.__class__ is torch.Tensor
                                       else numpy.ndarray)

@@ -26,11 +26,11 @@ from kernelweave.views.columns import (
     is_precomputed,
     parse_views,
     resolve_columns,
+    split_views,
     validate_features,
     validate_new,
 )
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import split_views
 from kernelweave.views.precomputed import validate_precomputed
 
 
@@ -72,7 +72,7 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
         self.views_ = parse_views(self.views, reserved=self.get_params(deep=False))
         X = validate_features(self, X, reset=True)
         self.positions_ = resolve_columns(X, self.views_)
-        self.blocks_ = split_views(X, self.views_, self.positions_).blocks
+        self.blocks_ = split_views(X, self.views_, self.positions_)[0]
         self.kernels_ = [
             resolve_kernels(view.kernel, block, view.name)
             for view, block in zip(self.views_, self.blocks_, strict=True)
@@ -95,7 +95,7 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
         else:
             X, positions = validate_new(self, X, self.views_, self.positions_)
             dtype = self.blocks_[0].dtype
-            blocks = split_views(X, self.views_, positions, dtype=dtype).blocks
+            blocks = split_views(X, self.views_, positions, dtype=dtype)[0]
             K = self._mean_kernel(blocks, self.blocks_)
         scores = K @ self.dual_coef_
         return scores.ravel() if scores.shape[1] == 1 else scores

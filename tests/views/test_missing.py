@@ -8,11 +8,16 @@ from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import namespace, to_numpy
-from kernelweave.views.columns import parse_views, resolve_columns, validate_features
+from kernelweave.views.columns import (
+    parse_views,
+    resolve_columns,
+    split_views,
+    validate_features,
+)
 from kernelweave.views.missing import (
+    ObservedViews,
     fill_rows,
     read_kernels,
-    split_views,
     take_rows,
 )
 
@@ -37,7 +42,7 @@ def split(X, **kwargs):
     views = parse_views(VIEWS)
     X = validate_features(Model(), X, reset=True)
     positions = resolve_columns(X, views)
-    return split_views(X, views, positions, missing=True, **kwargs)
+    return ObservedViews(*split_views(X, views, positions, missing=True, **kwargs))
 
 
 def assert_found(data):

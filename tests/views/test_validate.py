@@ -13,10 +13,10 @@ from kernelweave._array import is_numpy, to_numpy
 from kernelweave.views.columns import (
     View,
     resolve_columns,
+    split_views,
     validate_features,
     validate_new,
 )
-from kernelweave.views.missing import split_views
 
 VIEWS = [View("rna", "auto", slice(0, 2)), View("dna", "auto", slice(2, 4))]
 
@@ -27,7 +27,7 @@ class Model(BaseEstimator):
 
 def blocks_of(X, views=VIEWS, **kwargs):
     X = validate_features(Model(), X, reset=True)
-    return split_views(X, views, resolve_columns(X, views), **kwargs).blocks
+    return split_views(X, views, resolve_columns(X, views), **kwargs)[0]
 
 
 def sample(n=6, d=4):
@@ -239,7 +239,7 @@ def test_new_columns_by_name_or_by_position(library):
     for new in (X, X[["b", "a"]], X[["c", "b", "a"]]):
         same, positions = validate_new(model, new, views, [[0], [1, 0]])
         assert same is new
-        blocks = split_views(new, views, positions).blocks
+        blocks = split_views(new, views, positions)[0]
         np.testing.assert_array_equal(blocks[0], [[1], [2]])
         np.testing.assert_array_equal(blocks[1], [[3, 1], [4, 2]])
     with pytest.raises(ValueError, match=r"lacks .* 'b' \(view 'w'\)"):

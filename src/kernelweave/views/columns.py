@@ -551,9 +551,8 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
 
     If ``reset``, sets ``n_features_in_`` and ``feature_names_in_`` on the estimator;
     otherwise refuses any other features (:func:`validate_new` finds columns by name
-    instead). The entries are checked by
-    :func:`~kernelweave.views.missing.split_views`, since columns that belong to no view
-    may hold anything.
+    instead). The entries are checked by :func:`split_views`, since columns that belong
+    to no view may hold anything.
 
     Parameters
     ----------
@@ -732,6 +731,53 @@ def _check_not_empty(shape: Any, estimator: Any) -> None:
             )
 
 
+def split_views(
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    *,
+    missing: bool = False,
+    partial: Sequence[bool] | None = None,
+    dtype: Any = None,
+) -> tuple[list[Array], np.ndarray]:
+    """Cut X into one block of floats per view, with NaN where a row lacks the view.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n, d)
+        What :func:`validate_features` returned.
+    views : list of View
+        Their names appear in error messages.
+    positions : list of list of int
+        Columns of each view, from :func:`resolve_columns`.
+    missing : bool, default=False
+        Whether rows may lack a view; sparse rows, which have no gaps, never do.
+    partial : sequence of bool, optional
+        For each view, whether individual entries may be NaN because its kernels begin
+        with an imputer. By default they may not.
+    dtype : floating dtype, default=None
+        Dtype of all blocks. None: float32 if every view is float32, else float64.
+
+    Returns
+    -------
+    blocks : list of arrays of shape (n, d_view)
+        Read-only for the caller: they may share memory with X. CSR blocks if X is
+        sparse.
+    observed : ndarray of bool of shape (n, v)
+        Which rows have each view.
+    """
+    if issparse(X):
+        every = np.ones((X.shape[0], len(views)), dtype=bool)
+        return _split_sparse(X, views, positions, dtype), every
+    blocks, labels = float_blocks(X, views, positions, dtype, gaps=missing)
+    partial = [False] * len(views) if partial is None else partial
+    observed = [
+        observed_rows(*view, missing)
+        for view in zip(blocks, views, labels, partial, strict=True)
+    ]
+    return blocks, np.stack(observed, axis=1)
+
+
 def id_reader(view: View) -> Any | None:
     """The kernel of a view that looks samples up by id; None if it takes numbers.
 
@@ -806,7 +852,7 @@ def float_blocks(
     return [as_float(block, dtype) for block in blocks], labels
 
 
-def sparse_blocks(
+def _split_sparse(
     X: Any, views: list[View], positions: list[list[int]], dtype: Any
 ) -> list[Any]:
     """One CSR block of finite floats per view."""
@@ -830,6 +876,56 @@ def sparse_blocks(
                 "the rows."
             )
     return blocks
+
+
+def observed_rows(
+    block: Array, view: View, labels: list[Any], imputed: bool, missing: bool
+) -> np.ndarray:
+    """Which rows (n,) have the view; all entries of these must be finite.
+
+    Single entries may be NaN if they are ``imputed``. Rows of NaN are those without the
+    view if it may be ``missing``; in a view that is the product of others, so are rows
+    with any gap, since infinite entries are refused in the others.
+    """
+    xp = namespace(block)
+    finite = xp.isfinite(block)
+    if bool(xp.all(finite)):
+        return np.ones(block.shape[0], dtype=bool)
+    if missing and view.joint:
+        return np.asarray(to_numpy(xp.all(finite, axis=1)))
+    values = to_numpy(block)
+    odd = np.isinf(values) if imputed else ~np.isfinite(values)
+    lacks = np.isnan(values).all(axis=1)
+    rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
+    odd &= rows[:, None]
+    if not odd.any():
+        return rows
+    i, j = (int(index) for index in np.argwhere(odd)[0])
+    if lacks[i]:
+        absent = np.flatnonzero(lacks).tolist()
+        raise ValueError(
+            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
+            f"{view.name!r}: all its entries are NaN in row(s) "
+            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
+            "missing='available' or missing='zero' in an estimator that allows missing "
+            "views."
+        )
+    found = "NaN" if np.isnan(values[i, j]) else "infinity"
+    advice = (
+        f" ({odd.any(axis=1).sum()} row(s) of the view are affected). Impute such "
+        "entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or drop "
+        "the rows."
+    )
+    if missing:
+        advice = (
+            ", but other entries of the row are present. A row lacks a view if all its "
+            "entries are NaN; impute individual entries, for example with "
+            "sklearn.impute.SimpleImputer in a Pipeline."
+        )
+    raise ValueError(
+        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
+        f"holds {values[i, j]}{advice}"
+    )
 
 
 def take_columns(X: Any, columns: list[int]) -> Any:

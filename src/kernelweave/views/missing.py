@@ -15,13 +15,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave._array import Array, device, namespace, to_numpy
-from kernelweave.views.columns import (
-    View,
-    float_blocks,
-    prefixed,
-    some,
-    sparse_blocks,
-)
+from kernelweave.views.columns import View, observed_rows, prefixed, some
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
@@ -41,51 +35,6 @@ class ObservedViews:
 
     blocks: Any
     observed: np.ndarray
-
-
-def split_views(
-    X: Any,
-    views: list[View],
-    positions: list[list[int]],
-    *,
-    missing: bool = False,
-    partial: Sequence[bool] | None = None,
-    dtype: Any = None,
-) -> ObservedViews:
-    """Cut X into one block of floats per view, with NaN where a row lacks the view.
-
-    Parameters
-    ----------
-    X : array or DataFrame of shape (n, d)
-        What :func:`~kernelweave.views.columns.validate_features` returned.
-    views : list of View
-        Their names appear in error messages.
-    positions : list of list of int
-        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
-    missing : bool, default=False
-        Whether rows may lack a view; sparse rows, which have no gaps, never do.
-    partial : sequence of bool, optional
-        For each view, whether individual entries may be NaN because its kernels begin
-        with an imputer. By default they may not.
-    dtype : floating dtype, default=None
-        Dtype of all blocks. None: float32 if every view is float32, else float64.
-
-    Returns
-    -------
-    ObservedViews
-        Its blocks are read-only for the caller: they may share memory with X. They are
-        CSR blocks if X is sparse.
-    """
-    if issparse(X):
-        every = np.ones((X.shape[0], len(views)), dtype=bool)
-        return ObservedViews(sparse_blocks(X, views, positions, dtype), every)
-    blocks, labels = float_blocks(X, views, positions, dtype, gaps=missing)
-    partial = [False] * len(views) if partial is None else partial
-    observed = [
-        observed_rows(*view, missing)
-        for view in zip(blocks, views, labels, partial, strict=True)
-    ]
-    return ObservedViews(blocks, np.stack(observed, axis=1))
 
 
 def read_kernels(
@@ -207,53 +156,3 @@ def check_numbers(block: Columns, view: View, rows: np.ndarray) -> None:
     with prefixed(f"View {view.name!r}"):
         numbers = block.numbers
     observed_rows(numbers, view, block.labels, False, missing=not np.all(rows))
-
-
-def observed_rows(
-    block: Array, view: View, labels: list[Any], imputed: bool, missing: bool
-) -> np.ndarray:
-    """Which rows (n,) have the view; all entries of these must be finite.
-
-    Single entries may be NaN if they are ``imputed``. Rows of NaN are those without the
-    view if it may be ``missing``; in a view that is the product of others, so are rows
-    with any gap, since infinite entries are refused in the others.
-    """
-    xp = namespace(block)
-    finite = xp.isfinite(block)
-    if bool(xp.all(finite)):
-        return np.ones(block.shape[0], dtype=bool)
-    if missing and view.joint:
-        return np.asarray(to_numpy(xp.all(finite, axis=1)))
-    values = to_numpy(block)
-    odd = np.isinf(values) if imputed else ~np.isfinite(values)
-    lacks = np.isnan(values).all(axis=1)
-    rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
-    odd &= rows[:, None]
-    if not odd.any():
-        return rows
-    i, j = (int(index) for index in np.argwhere(odd)[0])
-    if lacks[i]:
-        absent = np.flatnonzero(lacks).tolist()
-        raise ValueError(
-            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}: all its entries are NaN in row(s) "
-            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
-            "missing='available' or missing='zero' in an estimator that allows missing "
-            "views."
-        )
-    found = "NaN" if np.isnan(values[i, j]) else "infinity"
-    advice = (
-        f" ({odd.any(axis=1).sum()} row(s) of the view are affected). Impute such "
-        "entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or drop "
-        "the rows."
-    )
-    if missing:
-        advice = (
-            ", but other entries of the row are present. A row lacks a view if all its "
-            "entries are NaN; impute individual entries, for example with "
-            "sklearn.impute.SimpleImputer in a Pipeline."
-        )
-    raise ValueError(
-        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
-        f"holds {values[i, j]}{advice}"
-    )

@@ -42,6 +42,7 @@ from kernelweave.views.columns import (
     parse_views,
     resolve_columns,
     some,
+    split_views,
     validate_features,
 )
 from kernelweave.views.ids import check_row_order, is_gap
@@ -51,7 +52,6 @@ from kernelweave.views.missing import (
     check_numbers,
     check_some_view,
     read_kernels,
-    split_views,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
@@ -1196,9 +1196,8 @@ def _split_numbers(
     """The blocks of views that are read as numbers."""
     partial = [imputes(view.kernel) for view in views]
     missing = model.missing != "error"
-    return split_views(
-        X, views, positions, missing=missing, partial=partial, dtype=dtype
-    )
+    options = {"missing": missing, "partial": partial, "dtype": dtype}
+    return ObservedViews(*split_views(X, views, positions, **options))
 
 
 def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
