@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
@@ -113,33 +113,17 @@ def measured(model: Any, split: Split) -> dict[str, float]:
     return {"accuracy": accuracy, "seconds": seconds}
 
 
-def fisher(
-    split: Split,
-    learn: bool = True,
-    scatter: Literal["total", "within"] = "total",
-    formulation: Literal["exact", "block"] = "exact",
-) -> dict[str, float]:
+def fisher(split: Split, learn: bool = True, **setting: Any) -> dict[str, float]:
     """SDP_theta (16), (34), (37); with lambda learned (40), (41); and SDP_Kim (9)."""
     # kernels have trace m in this library, and trace one in the paper
-    alpha = LAMBDA * len(split.y_train)
-    model = MultipleKernelFDA(
-        gaussians(split),
-        norm=1,
-        alpha="learn" if learn else alpha,
-        scatter=scatter,
-        formulation=formulation,
-        cv=None,
-    )
+    alpha: Any = "learn" if learn else LAMBDA * len(split.y_train)
+    model = MultipleKernelFDA(gaussians(split), norm=1, alpha=alpha, cv=None, **setting)
     return measured(model, split)
 
 
-def margin(
-    split: Split,
-    loss: Literal["l1", "l2"] = "l1",
-    C: float | Literal["learn"] = PRICE,
-) -> dict[str, float]:
+def margin(split: Split, C: Any = PRICE, **setting: Any) -> dict[str, float]:
     """SM1, SM2 and SM2_C: support vector machines with learned kernels."""
-    return measured(MultipleKernelSVC(gaussians(split), margin=loss, C=C), split)
+    return measured(MultipleKernelSVC(gaussians(split), C=C, **setting), split)
 
 
 def rkda_cv(split: Split) -> dict[str, float]:
@@ -171,8 +155,8 @@ BINARY: Columns = {
     LEARNED: fisher,
     KIM: functools.partial(fisher, learn=False, scatter="within"),
     "SM1": margin,
-    "SM2": functools.partial(margin, loss="l2"),
-    "SM2_C": functools.partial(margin, loss="l2", C="learn"),
+    "SM2": functools.partial(margin, margin="l2"),
+    "SM2_C": functools.partial(margin, margin="l2", C="learn"),
     RKDA: rkda_cv,
     SVM: svm_cv,
 }
