@@ -769,7 +769,16 @@ def split_views(
     if issparse(X):
         every = np.ones((X.shape[0], len(views)), dtype=bool)
         return _split_sparse(X, views, positions, dtype), every
-    blocks, labels = float_blocks(X, views, positions, dtype, gaps=missing)
+    labels = [labels_of(column_names(X), columns) for columns in positions]
+    blocks = [
+        _read_block(X, *view, missing)
+        for view in zip(views, positions, labels, strict=True)
+    ]
+    if dtype is None:
+        xp = namespace(*blocks)
+        single = all(block.dtype == xp.float32 for block in blocks)
+        dtype = xp.float32 if single else xp.float64
+    blocks = [as_float(block, dtype) for block in blocks]
     partial = [False] * len(views) if partial is None else partial
     observed = [
         observed_rows(*view, missing)
@@ -813,43 +822,27 @@ def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
         yield spec, piped
 
 
-def _places(X: Any, kernel: Any, view: View, columns: list[int], gaps: bool) -> Array:
-    """The row numbers (n, 1) of samples in the matrix of a kernel, NaN if absent."""
+def _read_block(
+    X: Any, view: View, columns: list[int], labels: list[Any], gaps: bool
+) -> Array:
+    """The numbers (n, d_view) of a view, not yet checked.
+
+    For a kernel that looks samples up by id, these are their row numbers (n, 1) in its
+    matrix, and NaN if they are absent, which they may be if there are ``gaps``.
+    """
+    kernel, where = id_reader(view), f"View {view.name!r}"
+    if kernel is None:
+        return to_float(take_columns(X, columns), where, labels)
     if len(columns) != 1:
         raise ValueError(
-            f"View {view.name!r}: Similarity needs one column of ids; columns="
+            f"{where}: Similarity needs one column of ids; columns="
             f"{view.columns!r:.80} selects {len(columns)}."
         )
-    with prefixed(f"View {view.name!r}: "):
+    with prefixed(f"{where}: "):
         places = kernel.places(take_columns(X, columns), gaps)
     if not is_array(X):
         return places
     return from_numpy(places, X, getattr(namespace(X), places.dtype.name))
-
-
-def float_blocks(
-    X: Any,
-    views: list[View],
-    positions: list[list[int]],
-    dtype: Any = None,
-    gaps: bool = False,
-) -> tuple[list[Array], list[list[Any]]]:
-    """One block of floats per view, not yet checked, and the names of its columns.
-
-    ``gaps`` says whether rows may lack a view, and so have an id that is not known.
-    """
-    labels = [labels_of(column_names(X), columns) for columns in positions]
-    blocks = [
-        to_float(take_columns(X, columns), f"View {view.name!r}", names_)
-        if (reader := id_reader(view)) is None
-        else _places(X, reader, view, columns, gaps)
-        for view, columns, names_ in zip(views, positions, labels, strict=True)
-    ]
-    xp = namespace(*blocks)
-    if dtype is None:
-        single = all(block.dtype == xp.float32 for block in blocks)
-        dtype = xp.float32 if single else xp.float64
-    return [as_float(block, dtype) for block in blocks], labels
 
 
 def _split_sparse(
