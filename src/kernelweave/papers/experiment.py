@@ -259,11 +259,19 @@ def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_rows(
-    X: np.ndarray, y: np.ndarray, per_class: int, classes: int | None = None
+    X: np.ndarray,
+    y: np.ndarray,
+    per_class: int,
+    classes: int | None = None,
+    rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first ``per_class`` rows of each class, or of the first few ``classes``."""
-    first = [np.flatnonzero(y == c)[:per_class] for c in np.unique(y)[:classes]]
-    return X[np.concatenate(first)], y[np.concatenate(first)]
+    """The first ``per_class`` rows of each class, or of the first few ``classes``.
+
+    With ``rng``, they are drawn at random instead.
+    """
+    order = np.asarray if rng is None else rng.permutation
+    kept = [order(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)[:classes]]
+    return X[np.concatenate(kept)], y[np.concatenate(kept)]
 
 
 def partition(

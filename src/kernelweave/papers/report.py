@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -236,20 +235,15 @@ def write_picture(folder: Path, results: Results) -> Path | None:
 
 def commit() -> str:
     """The commit of a checkout, or the version of an installation."""
-    version = f"version {kernelweave.__version__}"
-    git = functools.partial(
-        subprocess.run,
-        cwd=Path(kernelweave.__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=10,
-    )
+    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[3]
+    # An environment inside another repository is not a checkout of this one.
+    if not (root / ".git").exists():
+        return version
+    describe = ["git", "describe", "--always", "--dirty=, with changes"]
     try:
-        found = git(
-            ["git", "describe", "--always", "--dirty=, with changes"], check=True
+        found = subprocess.check_output(
+            describe, cwd=root, text=True, timeout=10, stderr=subprocess.DEVNULL
         )
-        tracked = git(["git", "ls-files", "--error-unmatch", "__init__.py"])
     except (OSError, subprocess.SubprocessError):
         return version
-    # An environment inside another repository is not a checkout of this one.
-    return f"commit {found.stdout.strip()}" if tracked.returncode == 0 else version
+    return f"commit {found.strip()}"

@@ -76,15 +76,6 @@ def table(
     return minmax_scale(X) if scaled else X, y
 
 
-def some_of_each(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, per_class: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``per_class`` rows of each class, drawn at random."""
-    X, y = data
-    drawn = [rng.permutation(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)]
-    return X[np.concatenate(drawn)], y[np.concatenate(drawn)]
-
-
 def three_to_two(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Split:
@@ -93,7 +84,7 @@ def three_to_two(
     Of tables with more rows, 100 of each class are drawn first.
     """
     if np.max(np.bincount(data[1])) > PER_CLASS:
-        data = some_of_each(data, rng, PER_CLASS)
+        data = first_rows(*data, PER_CLASS, rng=rng)
     return partition(data, rng, share=0.6)
 
 

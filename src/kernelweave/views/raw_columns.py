@@ -282,9 +282,6 @@ def _from_array(values: np.ndarray) -> Column:
     if values.dtype.kind in "fiu":
         numbers = values.astype(np.float64)
         return Column("number", numbers, np.isnan(numbers))
-    if values.dtype.kind == "b":
-        nothing = np.zeros(len(values), dtype=bool)
-        return Column("boolean", words_of(values.astype(object), nothing), nothing)
     if values.dtype.kind in "mM":
         kind = "date" if values.dtype.kind == "M" else "duration"
         return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))
