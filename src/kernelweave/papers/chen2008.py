@@ -375,24 +375,20 @@ def better(
 def best(results: Results, column: str, other_than: str) -> tuple[bool, str]:
     """Whether a column has the smallest error on all data sets but one."""
 
-    def winner(row: str) -> str:
+    def won(row: str) -> tuple[bool, str]:
         columns = results.experiment.columns
-        return min(columns, key=lambda c: results.mean(row, c, "error"))
+        winner = min(columns, key=lambda c: results.mean(row, c, "error"))
+        return winner == column or row == other_than, f"{row}: {winner}"
 
-    found = {row: winner(row) for row in results.some_rows}
-    holds = all(name == column for row, name in found.items() if row != other_than)
-    return holds, ", ".join(f"{row}: {name}" for row, name in found.items())
+    return all_hold(map(won, results.some_rows), mark=", ")
 
 
 def sums_beat_kernels(results: Results, rows: Sequence[str]) -> tuple[bool, str]:
     """Whether learned sums beat every single kernel on these data sets."""
 
     def against_best(row: str, family: str) -> tuple[bool, str]:
-        error = {
-            name: results.mean(row, f"{family}_{name}", "error")
-            for name in ("ker1", "ker2", "ker3", "ker4", "mkl")
-        }
-        gap = error.pop("mkl") - min(error.values())
+        singles = [results.mean(row, f"{family}_ker{i}", "error") for i in range(1, 5)]
+        gap = results.mean(row, f"{family}_mkl", "error") - min(singles)
         return gap < 0, f"{row}, {family}: {gap:+.1f} against the best"
 
     return all_hold(against_best(r, family) for r in rows for family in ("HSIC", "SVM"))
@@ -455,60 +451,48 @@ def smallest_near_rank(results: Results) -> tuple[bool, str]:
     return bool(np.mean(hits) >= GENERALLY), text
 
 
-def _curves(results: Results, measure: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Each row and column as text, with the values of all splits."""
-    for row in results.some_rows:
-        for column in results.experiment.columns:
-            yield f"{row}, {column}", results.values(row, column, measure)
-
-
 def bounds_meet(results: Results) -> tuple[bool, str]:
     """Whether the relative gap after the last round is small in every split."""
-    return all_hold(
-        (
-            (bool(np.max(gaps) < CLOSED), f"{name}: {np.mean(gaps):.2g}")
-            for name, gaps in _curves(results, "gap")
-        ),
-        "relative gap: ",
-    )
+
+    def met(row: str, column: str) -> tuple[bool, str]:
+        gaps = results.values(row, column, "gap")
+        return bool(np.max(gaps) < CLOSED), f"{row}, {column}: {np.mean(gaps):.2g}"
+
+    return all_hold(itertools.starmap(met, results.places), "relative gap: ")
 
 
 def bounds_meet_everywhere(results: Results) -> tuple[bool, str]:
     """Whether the gap is closed in every split at every setting, and where it is."""
-    met, texts = [], []
-    for column in results.experiment.columns:
-        closed = [
-            row
-            for row in results.some_rows
-            if np.max(results.values(row, column, "gap")) < CLOSED
-        ]
-        met.append(len(closed) == len(results.rows))
+    rows = results.some_rows
+
+    def met(column: str) -> tuple[bool, str]:
+        gaps = {row: np.max(results.values(row, column, "gap")) for row in rows}
+        closed = [row for row in rows if gaps[row] < CLOSED]
         where = f" ({'; '.join(closed)})" if closed else ""
-        texts.append(f"{column} at {len(closed)} of {len(results.rows)}{where}")
-    return all(met), "bounds meet: " + ", ".join(texts)
+        return closed == rows, f"{column} at {len(closed)} of {len(rows)}{where}"
+
+    return all_hold(map(met, results.experiment.columns), "bounds meet: ", ", ")
 
 
 def rounds_help(results: Results) -> tuple[bool, str]:
     """Whether the fourth round has a smaller error than the first."""
-    return all_hold(
-        (
-            bool(np.mean(fourth) < np.mean(first)),
-            f"{name}: {np.mean(first):.1f} to {np.mean(fourth):.1f}",
-        )
-        for (name, first), (_, fourth) in zip(
-            _curves(results, "error 1"), _curves(results, "error 4"), strict=True
-        )
-    )
+
+    def helped(row: str, column: str) -> tuple[bool, str]:
+        first, fourth = (results.mean(row, column, f"error {i}") for i in (1, 4))
+        return fourth < first, f"{row}, {column}: {first:.1f} to {fourth:.1f}"
+
+    return all_hold(itertools.starmap(helped, results.places))
 
 
 def rounds_settle(results: Results) -> tuple[bool, str]:
     """Whether the error changes by less than one point after the fourth round."""
 
-    def settled(name: str, errors: np.ndarray) -> tuple[bool, str]:
+    def settled(row: str, column: str) -> tuple[bool, str]:
+        errors = results.values(row, column, "errors")
         spread = float(np.mean(np.ptp(errors[:, 3:], axis=1)))
-        return spread < 1, f"{name}: {spread:.1f} points"
+        return spread < 1, f"{row}, {column}: {spread:.1f} points"
 
-    found = (settled(*curve) for curve in _curves(results, "errors"))
+    found = itertools.starmap(settled, results.places)
     return all_hold(found, "largest minus smallest error from then on: ")
 
 
@@ -525,12 +509,11 @@ def draw_dimensions(results: Results) -> Any:
 
 def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
     """A panel per row and column, with its row and column."""
-    rows, columns = results.rows, list(results.experiment.columns)
-    figure, panels = subplots(len(columns), height=2.8, lines=len(rows))
-    cells = [(row, column) for row in rows for column in columns]
-    for panel, cell in zip(panels, cells, strict=True):
-        panel.set(title=", ".join(cell), xlabel="round")
-    return figure, [(p, *cell) for p, cell in zip(panels, cells, strict=True)]
+    columns, places = results.experiment.columns, results.places
+    figure, panels = subplots(len(columns), height=2.8, lines=len(results.rows))
+    for panel, place in zip(panels, places, strict=True):
+        panel.set(title=", ".join(place), xlabel="round")
+    return figure, [(p, *place) for p, place in zip(panels, places, strict=True)]
 
 
 def draw_bounds(results: Results) -> Any:
@@ -557,12 +540,7 @@ def draw_convergence(results: Results) -> Any:
     columns = list(results.experiment.columns)
     figure, panels = subplots(len(columns), height=3.2)
     for panel, column in zip(panels, columns, strict=True):
-        gaps = np.array(
-            [
-                [results.mean(setting_row(lam, C), column, "gap") for C in PRICES]
-                for lam in LAMBDAS
-            ]
-        )
+        gaps = results.means(SETTINGS, column, "gap").reshape(len(LAMBDAS), -1)
         shade = np.log10(np.clip(gaps, 1e-4, 1e2))
         panel.imshow(shade, vmin=-4, vmax=2, cmap="viridis", aspect="auto")
         for (i, j), gap in np.ndenumerate(gaps):

@@ -117,6 +117,12 @@ class Results:
             raise KeyError("any data set")
         return self.rows
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Row and column of each cell."""
+        columns = self.experiment.columns
+        return [(row, column) for row in self.some_rows for column in columns]
+
     def values(self, row: str, column: str, measure: str) -> np.ndarray:
         """The values of all splits, (splits,) or (splits, length of the list)."""
         numbers = self.splits[row]
@@ -182,11 +188,13 @@ class Results:
         return checked
 
 
-def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:
-    """Whether all findings hold, and their texts in one line."""
+def all_hold(
+    findings: Iterable[tuple[bool, str]], what: str = "", mark: str = "; "
+) -> tuple[bool, str]:
+    """Whether all findings hold, and their texts in one line, with marks between."""
     findings = list(findings)
     texts = [text for _, text in findings]
-    return all(holds for holds, _ in findings), what + "; ".join(texts)
+    return all(holds for holds, _ in findings), what + mark.join(texts)
 
 
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:

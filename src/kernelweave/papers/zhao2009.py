@@ -442,20 +442,18 @@ def order_of_sparsity(results: Results) -> tuple[bool, str]:
 
 def mapk_is_frequent(results: Results) -> tuple[bool, str]:
     """Whether the pathway is selected more often than the average one."""
-    at = PATHWAYS.index(MAPK)
-    more, found = [], []
-    for column in (PRI, KDA, SVM):
-        rows = [row for row in results.some_rows if not row.startswith("TOX")]
-        if not rows:
-            raise KeyError("sets with pathways")
+    rows = [row for row in results.some_rows if not row.startswith("TOX")]
+    if not rows:
+        raise KeyError("sets with pathways")
+
+    def frequent(column: str) -> tuple[bool, str]:
         weights = np.concatenate([results.values(r, column, "weights") for r in rows])
-        shares = np.mean(weights > SELECTED, axis=0)
-        more.append(shares[at] > np.mean(shares))
-        found.append(
-            f"{column} in {100 * shares[at]:.0f} percent of splits, the average "
-            f"pathway in {100 * np.mean(shares):.0f}"
-        )
-    return bool(np.all(more)), "; ".join(found)
+        shares = 100 * np.mean(weights > SELECTED, axis=0)
+        own, mean = shares[PATHWAYS.index(MAPK)], np.mean(shares)
+        text = f"{column} in {own:.0f} percent of splits, the average pathway in "
+        return own > mean, f"{text}{mean:.0f}"
+
+    return all_hold(map(frequent, (PRI, KDA, SVM)))
 
 
 def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
