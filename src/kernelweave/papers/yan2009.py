@@ -334,25 +334,24 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
 
 def selects_the_largest(results: Results) -> tuple[bool, str]:
     """Whether most kernels that l1 selects are among as many largest weights of l2."""
-    among, chance = {}, {}
+    found = {}
     for row in list(results.experiment.rows)[1:]:
-        shares, sizes = [], []
+        shares = []
         l1, l2 = (results.values(row, column, "weights") for column in (L1, L2))
         for sparse, dense in zip(l1, l2, strict=True):
             chosen = np.flatnonzero(sparse > ZERO * np.max(sparse))
             largest = np.argsort(-dense)[: len(chosen)]
-            shares.append(len(np.intersect1d(chosen, largest)) / len(chosen))
-            sizes.append(len(chosen) / len(sparse))
-        among[row], chance[row] = float(np.mean(shares)), float(np.mean(sizes))
-    first = list(among)[2]
-    found = (
-        f"{100 * among[first]:.0f} % of them with {first} kernels "
-        f"({100 * chance[first]:.0f} % by chance), "
-        f"{100 * np.mean(list(among.values())):.0f} % on average "
-        f"({100 * np.mean(list(chance.values())):.0f} %)"
+            both = len(np.intersect1d(chosen, largest))
+            shares.append((both / len(chosen), len(chosen) / len(sparse)))
+        found[row] = 100 * np.mean(shares, axis=0)
+    among, chance = np.transpose(list(found.values()))
+    third = list(found)[2]
+    text = (
+        f"{found[third][0]:.0f} % of them with {third} kernels "
+        f"({found[third][1]:.0f} % by chance), {np.mean(among):.0f} % on average "
+        f"({np.mean(chance):.0f} %)"
     )
-    usually = np.mean(list(among.values())) > 0.5
-    return bool(usually) and all(among[row] > chance[row] for row in among), found
+    return bool(np.mean(among) > 50 and np.all(among > chance)), text
 
 
 def insensitive(results: Results) -> tuple[bool, str]:
