@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,33 +219,25 @@ def _cells(
     tables: Mapping[str, dict[str, Any]], deviations: Mapping[str, dict[str, Any]]
 ) -> Cells:
     """Tables of one measure with a head of columns, or of one column with measures."""
-    spreads = {place: value for place, value, _ in _numbers(deviations)}
     cells: dict[tuple[str, str], dict[str, Published]] = {}
-    for place, value, setting in _numbers(tables):
-        row, column, measure = place
-        number = Published(value, deviation=spreads.get(place), **setting)
-        cells.setdefault((row, column), {})[measure] = number
-    return cells
-
-
-def _numbers(
-    tables: Mapping[str, dict[str, Any]],
-) -> Iterator[tuple[tuple[str, str, str], float, dict[str, Any]]]:
-    """Row, column and measure of each number, the number, and its settings."""
     for title, table in tables.items():
-        rows = dict(table)
-        of_measure = "columns" in rows
-        head = rows.pop("columns" if of_measure else "measures")
+        rows, spreads = dict(table), deviations.get(title, {})
+        kind = "columns" if "columns" in rows else "measures"
+        head = rows.pop(kind)
         tolerances = rows.pop("tolerance", [None] * len(head))
         roles = rows.pop("role", "printed")
         for row, values in rows.items():
             role = roles if isinstance(roles, str) else roles.get(row, "printed")
+            own = spreads.get(row)
+            spread = {} if own is None else dict(zip(spreads[kind], own, strict=True))
             for name, value, tolerance in zip(head, values, tolerances, strict=True):
                 if value == "-":
                     continue
-                column, measure = (name, title) if of_measure else (title, name)
-                setting = {"tolerance": tolerance, "role": role}
-                yield (row, column, measure), float(value), setting
+                column, measure = (name, title) if kind == "columns" else (title, name)
+                cells.setdefault((row, column), {})[measure] = Published(
+                    float(value), tolerance, deviation=spread.get(name), role=role
+                )
+    return cells
 
 
 # ------------------------------------------------------------------- data, splits
