@@ -76,8 +76,6 @@ class Published:
     tolerance : float or None
         Largest deviation that counts as a reproduction; None: two standard errors of
         the difference of two means.
-    error : float
-        Standard error of ``value`` beyond that of the random splits, if known.
     deviation : float or None
         The standard deviation over splits, if the paper prints one.
     role : {"printed", "dash", "again", "beside"}
@@ -88,7 +86,6 @@ class Published:
 
     value: float
     tolerance: float | None = None
-    error: float = 0.0
     deviation: float | None = None
     role: str = "printed"
 

@@ -157,15 +157,13 @@ class Results:
 
     def _cell(self, row: str, column: str, measure: Measure) -> Cell:
         experiment = self.experiment
-        mean = self.mean(row, column, measure.name)
-        error = self.error(row, column, measure.name)
+        mean, error = Estimate.of(self.values(row, column, measure.name))
         n = len(self.splits[row])
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
         if published is not None and published.role != "beside":
             # The paper's mean is over splits drawn in the same way as ours.
-            theirs = error * np.sqrt(n / experiment.splits)
-            both = float(np.sqrt(error**2 + theirs**2 + published.error**2))
+            both = error * float(np.sqrt(1 + n / experiment.splits))
             verdict = judge(measure, published, mean, both)
         return Cell(row, column, measure, mean, error, n, published, verdict)
 
