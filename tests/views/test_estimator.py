@@ -64,10 +64,8 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
         return self
 
     def _training_kernel(self, X):
-        self.n_kernels_ = None
         if is_precomputed(self.views):
             K, self.kernel_names_ = validate_precomputed(self, X, reset=True)
-            self.n_kernels_ = K.shape[2]
             return K.mean(axis=2)
         self.views_ = parse_views(self.views, reserved=self.get_params(deep=False))
         X = validate_features(self, X, reset=True)
@@ -90,7 +88,7 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
     def decision_function(self, X):
         check_is_fitted(self)
         if is_precomputed(self.views):
-            K, _ = validate_precomputed(self, X, reset=False, n_kernels=self.n_kernels_)
+            K, _ = validate_precomputed(self, X, reset=False)
             K = K.mean(axis=2)
         else:
             X, positions = validate_new(self, X, self.views_, self.positions_)

@@ -154,16 +154,16 @@ def test_single_value_is_named(stack):
 
 def test_new_rows(stack):
     model = Model()
-    data, _ = read_kernels(model, stack, reset=True)
+    data, model.kernel_names_ = read_kernels(model, stack, reset=True)
     new = np.ones((3, 8, 2))
     new[0, [2, 5], 1] = np.nan  # these training rows lack the kernel anyway
     new[1, :, 1] = np.nan
     new[2, :, 0] = np.nan
-    seen = read_kernels(model, new, reset=False, n_kernels=2, trained=data.observed)[0]
+    seen = read_kernels(model, new, reset=False, trained=data.observed)[0]
     assert seen.observed.tolist() == [[True, True], [True, False], [False, True]]
     new[0, 3, 1] = np.nan
     with pytest.raises(ValueError, match=r"kernel 1 holds nan at position \(0, 3\)"):
-        read_kernels(model, new, reset=False, n_kernels=2, trained=data.observed)
+        read_kernels(model, new, reset=False, trained=data.observed)
 
 
 def test_shapes_are_checked_all_the_same(stack):
@@ -172,9 +172,9 @@ def test_shapes_are_checked_all_the_same(stack):
     with pytest.raises(ValueError, match="kernels first"):
         read_kernels(Model(), np.moveaxis(stack, 2, 0), reset=True)
     model = Model()
-    read_kernels(model, stack, reset=True)
+    _, model.kernel_names_ = read_kernels(model, stack, reset=True)
     with pytest.raises(ValueError, match="fitted on 2 precomputed"):
-        read_kernels(model, stack[:, :, 1], reset=False, n_kernels=2)
+        read_kernels(model, stack[:, :, 1], reset=False)
 
 
 def test_integers_have_no_gaps():

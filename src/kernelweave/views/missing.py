@@ -43,7 +43,6 @@ def read_kernels(
     *,
     reset: bool,
     missing: bool = True,
-    n_kernels: int | None = None,
     trained: np.ndarray | None = None,
 ) -> tuple[ObservedViews, list[str]]:
     """Check a stack of kernels in which rows of NaN mark samples without the kernel.
@@ -60,8 +59,6 @@ def read_kernels(
         True in ``fit``, False afterwards.
     missing : bool, default=True
         Whether samples may lack a kernel.
-    n_kernels : int, default=None
-        If given, the number p of training kernels, which X must match.
     trained : ndarray of bool of shape (n, p), default=None
         Which training samples had which kernel; the values for the others are ignored.
 
@@ -72,9 +69,7 @@ def read_kernels(
     names : list of str
         ``kernel_0``, ``kernel_1``, ...
     """
-    K, names = validate_precomputed(
-        estimator, X, reset=reset, n_kernels=n_kernels, allow_nan=missing
-    )
+    K, names = validate_precomputed(estimator, X, reset=reset, allow_nan=missing)
     xp, (m, n, p) = namespace(K), K.shape
     blanks = xp.isnan(K) if missing else None
     if blanks is None or not bool(xp.any(blanks)):

@@ -644,15 +644,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             )
         missing = self.missing != "error"
         if is_precomputed(self.views):
-            data, _ = read_kernels(
-                self,
-                X,
-                reset=False,
-                missing=missing,
-                n_kernels=len(self.kernel_names_),
-                trained=getattr(self.kernel_map_, "observed", None),
-            )
-            return data
+            trained = getattr(self.kernel_map_, "observed", None)
+            return read_kernels(self, X, reset=False, missing=missing, trained=trained)[
+                0
+            ]
         views, fitted = self._views, self._positions
         X, positions = validate_new(self, X, views, fitted, may_lack=missing)
         widths = [len(columns) for columns in fitted]
