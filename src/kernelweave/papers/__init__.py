@@ -80,6 +80,5 @@ def load_paper(key: str) -> Paper:
     """Import the experiments of one of :data:`PAPERS`."""
     if key not in PAPERS:
         raise ValueError(f"the paper must be one of {', '.join(PAPERS)}; got {key!r}")
-    paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
-    assert isinstance(paper, Paper)
+    paper: Paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
     return paper

@@ -54,19 +54,15 @@ class Job:
     def done(self) -> dict[str, Any]:
         """The results so far: column -> measures; empty if there are none."""
         try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError):
-            text = ""
-        try:
-            known = json.loads(text)
+            known = json.loads(self.path.read_text(encoding="utf-8"))
             if CHECKSUM in known or VALUES in known:
                 if known.get(CHECKSUM) != _checksum(known.get(VALUES)):
                     raise ValueError("the checksum is wrong")
                 known = known.get(VALUES)
             return _checked(known)
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             # also of earlier versions, whose files have no checksum
             warnings.warn(
                 f"{self.path} is damaged; its split counts as not run",

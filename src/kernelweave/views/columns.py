@@ -887,8 +887,8 @@ def observed_rows(
     if missing and view.joint:
         return np.asarray(to_numpy(xp.all(finite, axis=1)))
     values = to_numpy(block)
-    odd = np.isinf(values) if imputed else ~np.isfinite(values)
     lacks = np.isnan(values).all(axis=1)
+    odd = np.isinf(values) if imputed else ~to_numpy(finite)
     rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
     odd &= rows[:, None]
     if not odd.any():
