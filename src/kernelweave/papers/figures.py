@@ -88,6 +88,7 @@ def curves(
         Whether there is a band around each curve: one standard error of the mean, or
         one standard deviation of a split.
     """
+    panel.spines[["top", "right"]].set_visible(not band)
     rows = [row for row in results.rows if row in at]
     positions = [at[row] for row in rows]
     sizes = [len(results.splits[row]) if band == "deviation" else 1 for row in rows]
