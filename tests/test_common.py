@@ -185,7 +185,8 @@ with sklearn.config_context(array_api_dispatch=True):
     grams = []
     for data in (X, X.astype(object), torch.asarray(X)):
         checked = validate_features(Model(), data, reset=True)
-        (block,) = split_views(checked, [View("v", "auto", None)], [[0, 1, 2, 3]])
+        view = View("v", "auto", None)
+        (block,) = split_views(checked, [view], [[0, 1, 2, 3]])[0]
         grams.append(list(gram_stack(resolve_kernels(names, block, "v"), block)))
         assert type(grams[-1][0]) is (torch.Tensor if data.__class__ is torch.Tensor
                                       else numpy.ndarray)

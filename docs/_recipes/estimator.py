@@ -38,7 +38,8 @@ class CappedKernelRidge(RegressorMixin, BaseEstimator):
         views = parse_views(self.views)
         X = validate_features(self, X, reset=True)
         positions = resolve_columns(X, views)
-        source = FeatureSource(views, split_views(X, views, positions))
+        blocks, _ = split_views(X, views, positions)
+        source = FeatureSource(views, blocks)
         y = np.asarray(y, dtype=np.float64)
         mean = float(np.mean(y))
 
@@ -58,7 +59,7 @@ class CappedKernelRidge(RegressorMixin, BaseEstimator):
         """Predicted targets of new rows, (m,)."""
         check_is_fitted(self)
         X = validate_features(self, X, reset=False)
-        rows = split_views(X, self._views, self._positions)
+        rows, _ = split_views(X, self._views, self._positions)
         values = self.kernel_map_.project(rows, self.kernel_weights_, self.dual_coef_)
         return values[:, 0] + self.intercept_
 

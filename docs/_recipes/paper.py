@@ -14,7 +14,8 @@ from pathlib import Path
 from sklearn.datasets import load_wine
 
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import Claim, Experiment, Measure, Paper, Published, Split
+from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
+from kernelweave.papers.experiment import partition
 from kernelweave.papers.run import run_experiment
 
 
@@ -25,7 +26,7 @@ def wine():
 
 def halves(data, rng):
     """One split: train on half of the rows."""
-    return Split.draw(*data, 0.5, rng)
+    return partition(data, rng, share=0.5)
 
 
 def uniform(split):

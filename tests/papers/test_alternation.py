@@ -38,7 +38,7 @@ def on_wine(wine, uncorrelated, alpha, C):
 
 def bounds(problem, start, reweigh=None, *, rounds):
     """Values and lower bounds of the rounds, (rounds, 2)."""
-    found = itertools.islice(alternate(problem, start, 3, reweigh), rounds)
+    found = itertools.islice(alternate(problem, start, reweigh), rounds)
     return np.array([(point.upper, bound) for point, bound in found])
 
 

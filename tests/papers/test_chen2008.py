@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from kernelweave.fits.subspace import label_factor
+from kernelweave.fits.ridge import LooPath
+from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.models import SubspaceKernelSVC
-from kernelweave.papers import _chen2008_claims as says
 from kernelweave.papers import chen2008, load_paper
-from kernelweave.papers._chen2008_joint import (
-    ROUNDS,
-    gap_at,
-    mean_kernels,
-    regularized,
-    rounds,
-)
 from kernelweave.papers.experiment import first_rows
 from kernelweave.papers.results import Results
 
@@ -61,6 +56,16 @@ def test_the_first_rows_of_each_class(rng):
     assert kept[classes == 0].max() < np.flatnonzero(y == 0)[300]
 
 
+def mean_kernels(split, sigmas):
+    """The mean of centred kernels of trace n: (n, n), and (t, n) for test rows."""
+    pairs = [chen2008.centred_kernels(replace(split, widths=(s,))) for s in sigmas]
+    scales = [len(inner) / np.trace(inner) for inner, _ in pairs]
+    return [
+        np.mean([s * pair[i] for s, pair in zip(scales, pairs, strict=True)], axis=0)
+        for i in range(2)
+    ]
+
+
 @pytest.mark.parametrize("uncorrelated", [False, True])
 @pytest.mark.parametrize("sigmas", [(0.1,), (0.05, 0.5)])
 def test_closed_form_of_the_joint_machines(split, sigmas, uncorrelated):
@@ -69,8 +74,9 @@ def test_closed_form_of_the_joint_machines(split, sigmas, uncorrelated):
     That is ``G (G + alpha I)^-1 G``, or without the last factor, of trace n.
     """
     rows = (split.train, split.y_train)
-    gram, outer = mean_kernels(split.train, split.test, sigmas)
-    kernel = regularized(gram, label_factor(split.y_train, 3))
+    gram, outer = mean_kernels(split, sigmas)
+    path = LooPath(gram.copy(), label_factor(split.y_train, 3))
+    kernel = RegularizedKernel(gram, path.best_alpha())
     right = np.eye(len(gram)) if uncorrelated else gram
     smooth = kernel.solve(right)
     scale = len(gram) / np.trace(gram @ smooth)
@@ -106,8 +112,10 @@ def test_four_kernels(split, column):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("method", chen2008.METHODS)
 def test_dimensions_and_times(split, method):
-    one = chen2008.with_dimension((split, 1), method)["error"]
-    two = chen2008.with_dimension((split, 2), method)["error"]
+    one, two = (
+        chen2008.with_dimension(replace(split, setting=size), method)["error"]
+        for size in (1, 2)
+    )
     assert two < min(one + 10, 20)
     found = chen2008.fast(split, method)
     assert found["seconds"] > 0 and found["times HSIC"] > 0
@@ -115,8 +123,13 @@ def test_dimensions_and_times(split, method):
 
 @pytest.mark.parametrize("uncorrelated", [False, True])
 def test_bounds_enclose_the_saddle_point(split, uncorrelated):
-    found = rounds((split, 10.0), uncorrelated)
-    assert len(found["upper"]) == len(found["lower"]) == len(found["errors"]) == ROUNDS
+    found = chen2008.rounds(replace(split, setting=10.0), uncorrelated)
+    assert (
+        len(found["upper"])
+        == len(found["lower"])
+        == len(found["errors"])
+        == chen2008.ROUNDS
+    )
     assert min(found["upper"]) >= 1 - 1e-4
     assert max(found["lower"]) <= 1 + 1e-4
     model = SubspaceKernelSVC(
@@ -127,8 +140,7 @@ def test_bounds_enclose_the_saddle_point(split, uncorrelated):
 
 
 def test_centred_kernels(split):
-    train, test = mean_kernels(split.train, split.test, (0.1, 0.5))
-    assert np.trace(train) == pytest.approx(len(train))
+    train, test = chen2008.centred_kernels(split)
     np.testing.assert_allclose(train.sum(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(test.sum(axis=1), 0, atol=1e-9)
 
@@ -177,15 +189,17 @@ def test_claims_and_pictures_of_rounds(closed):
 
 def test_convergence_depends_on_lambda(split):
     """As printed, the bounds meet for a large lambda and move apart for a small one."""
-    near = gap_at((split, (1e4, 3.0)), uncorrelated=False)
-    far = gap_at((split, (1e-4, 1000.0)), uncorrelated=False)
-    assert near["gap"] < says.CLOSED and far["gap"] > 1.0
+    near, far = (
+        chen2008.gap_at(replace(split, setting=setting), uncorrelated=False)
+        for setting in ((1e4, 3.0), (1e-4, 1000.0))
+    )
+    assert near["gap"] < chen2008.CLOSED and far["gap"] > 1.0
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
 def test_map_of_convergence(everywhere):
     results = made_up("convergence", lambda x: {"gap": 0.0}, 0)
-    row = says.setting_row(1e-4, 3.0)
+    row = chen2008.setting_row(1e-4, 3.0)
     if not everywhere:
         results.splits[row][0]["SVM_joint"] = {"gap": 5.0}
     ((_, verdict, found),) = results.claims()
@@ -199,15 +213,15 @@ def test_map_of_convergence(everywhere):
 def test_claims_about_dimensions():
     experiment = load_paper("chen2008").select(figure=1)[0]
     cells = {}
-    for name, sizes in says.DIMENSIONS.items():
+    for name, sizes in chen2008.DIMENSIONS.items():
         for size in sizes:
-            error = 10.0 + abs(size - (says.CLASSES[name] - 1))
+            error = 10.0 + abs(size - (chen2008.CLASSES[name] - 1))
             cell = {column: {"error": error} for column in experiment.columns}
-            cells[says.dimension_row(name, size)] = {0: cell, 1: cell}
+            cells[chen2008.dimension_row(name, size)] = {0: cell, 1: cell}
     results = Results(experiment, cells)
     assert [verdict for _, verdict, _ in results.claims()] == ["reproduced"] * 2
     # "generally": nine of ten curves are enough
-    cells[says.dimension_row("USPS", 1)][0]["SKFE"] = {"error": 5.0}
+    cells[chen2008.dimension_row("USPS", 1)][0]["SKFE"] = {"error": 5.0}
     assert "9 of 10 curves" in results.claims()[1][2]
     assert results.claims()[1][1] == "reproduced"
     pytest.importorskip("matplotlib")

@@ -8,13 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kernelweave.papers import (
-    PAPERS,
-    Split,
-    load_paper,
-    yan2009,
-    ye2007,
-)
+from kernelweave.papers import PAPERS, load_paper, yan2009, ye2007
+from kernelweave.papers.experiment import partition
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment, split_generator
 
@@ -95,7 +90,7 @@ def test_select():
 
 def test_partition(rng):
     X = np.arange(50.0)[:, None]
-    split = Split.draw(X, X[:, 0], 0.8, rng)
+    split = partition((X, X[:, 0]), rng, 0.8)
     assert (len(split.train), len(split.test)) == (40, 10)
     rows = np.concatenate([split.train, split.test])[:, 0]
     assert sorted(rows) == list(range(50))
@@ -111,7 +106,7 @@ def small_split(rng):
         y = np.arange(40 * k) % k
         X = rng.standard_normal((len(y), 3))
         X[:, 0] += 5 * y
-        return Split.draw(X, y, 0.5, rng)
+        return partition((X, y), rng, 0.5)
 
     return make
 

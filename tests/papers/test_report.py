@@ -20,7 +20,7 @@ from kernelweave.papers.report import (
     write_csv,
     write_picture,
 )
-from kernelweave.papers.results import ONE_SPLIT, Results, with_error
+from kernelweave.papers.results import ONE_SPLIT, Estimate, Results
 from kernelweave.papers.run import run_experiment
 
 
@@ -120,8 +120,8 @@ def test_one_split_gives_no_verdict(results):
     assert judged == {"not run", "reproduced"}
     assert "claim" not in summary([alone])
     # nor is there an error to show
-    assert with_error(-0.004, float("nan"), 2) == "+0.00"
-    assert with_error(0.5, 0.25, 2, sign="") == "0.50 ± 0.25"
+    assert f"{Estimate(-0.004, float('nan')):+.2f}" == "+0.00"
+    assert f"{Estimate(0.5, 0.25):.2f}" == "0.50 ± 0.25"
 
 
 def test_page_keeps_its_text(results, tmp_path):

@@ -11,8 +11,8 @@ from kernelweave.papers.results import (
     NOT_REPRODUCED,
     REPRODUCED,
     WORSE,
+    Estimate,
     judge,
-    mean_and_error,
 )
 from kernelweave.papers.run import run_experiment
 
@@ -92,9 +92,9 @@ def test_a_better_number_is_not_reproduced():
 
 
 def test_two_equal_splits_have_no_error():
-    assert np.isnan(mean_and_error(np.full(2, 90.0))[1])
-    assert mean_and_error(np.full(30, 90.0)) == (90.0, 0.0)
-    assert mean_and_error(np.array([90.0, 92.0]))[1] == pytest.approx(1.0)
+    assert np.isnan(Estimate.of(np.full(2, 90.0))[1])
+    assert Estimate.of(np.full(30, 90.0)) == (90.0, 0.0)
+    assert Estimate.of(np.array([90.0, 92.0]))[1] == pytest.approx(1.0)
 
 
 def test_claims(fake, tmp_path):

@@ -21,7 +21,7 @@ def array(rng):
     X = rng.standard_normal((48, 12))
     X[:, :4] += 4 * np.eye(3, 4)[y]
     groups = zhao2009.columns_of(["first", "second", "third"], [4, 3, 5])
-    return zhao2009.Microarray(zhao2009.standard(X), y, groups)
+    return zhao2009.standard(X), y, groups
 
 
 def test_groups_lie_side_by_side():
@@ -35,12 +35,12 @@ def test_halves_keep_classes(array, rng):
 
 
 def test_holes_are_in_training_rows_and_whole_groups(array, rng):
-    split = zhao2009.holes((array, 25), rng)
+    split = zhao2009.holes((*array, 25), rng)
     assert np.isfinite(split.test).all()
-    for columns in array.groups.values():
+    for columns in array[2].values():
         lacking = np.isnan(split.train[:, columns])
         assert lacking.any(axis=1).sum() == lacking.all(axis=1).sum() == 6
-    split = zhao2009.holes((array, 60), rng)  # some rows could lose every group
+    split = zhao2009.holes((*array, 60), rng)  # some rows could lose every group
     assert not np.isnan(split.train).all(axis=1).any()
 
 
@@ -59,7 +59,7 @@ def test_methods(array, rng, column):
 @pytest.mark.measured
 @pytest.mark.parametrize("column", zhao2009.LEARNERS)
 def test_methods_with_holes(array, rng, column):
-    found = zhao2009.LEARNERS[column](zhao2009.holes((array, 20), rng))
+    found = zhao2009.LEARNERS[column](zhao2009.holes((*array, 20), rng))
     assert found["accuracy"] > 0.5  # measured: 0.92 to 1
 
 
@@ -68,7 +68,7 @@ def test_sets_that_cannot_be_had_are_named(monkeypatch, tmp_path):
     with pytest.raises(MissingDataError, match=r"GDS1412.*not published"):
         zhao2009.series("HRT", None)
     experiment = load_paper("zhao2009").select(table=1)[0]
-    zhao2009.tox.cache_clear()
+    zhao2009.fetch.cache_clear()
     results = run_experiment(experiment, 1, tmp_path)
     assert list(results.missing) == list(experiment.rows)
 
@@ -114,9 +114,9 @@ def test_picture():
 
 
 def test_rows_that_a_kernel_lacks_are_at_the_origin(array, rng):
-    split = zhao2009.holes((array, 25), rng)
+    split = zhao2009.holes((*array, 25), rng)
     inner, cross = split.zero_filled
-    for j, columns in enumerate(array.groups.values()):
+    for j, columns in enumerate(array[2].values()):
         lacking = np.isnan(split.train[:, columns]).any(axis=1)
         assert not inner[lacking, :, j].any() and not cross[:, lacking, j].any()
         assert (np.diagonal(inner[:, :, j])[~lacking] == 1.0).all()
@@ -129,7 +129,7 @@ def test_rows_that_a_kernel_lacks_are_at_the_origin(array, rng):
 
 
 def test_pathways(data_dir):
-    array = zhao2009.pathways("leukemia")
-    assert list(array.groups) == list(zhao2009.PATHWAYS)
-    assert array.data.shape[1] == array.groups[zhao2009.PATHWAYS[-1]].stop
-    assert zhao2009.clusters().data.shape == (171, zhao2009.CLUSTERED)
+    X, _, groups = zhao2009.pathways("leukemia")
+    assert list(groups) == list(zhao2009.PATHWAYS)
+    assert X.shape[1] == groups[zhao2009.PATHWAYS[-1]].stop
+    assert zhao2009.clusters()[0].shape == (171, zhao2009.CLUSTERED)

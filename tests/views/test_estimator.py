@@ -44,6 +44,7 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.views)
+        tags.input_tags.sparse = not is_precomputed(self.views)
         return tags
 
     def fit(self, X, y):
@@ -63,15 +64,13 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
         return self
 
     def _training_kernel(self, X):
-        self.n_kernels_ = None
         if is_precomputed(self.views):
             K, self.kernel_names_ = validate_precomputed(self, X, reset=True)
-            self.n_kernels_ = K.shape[2]
             return K.mean(axis=2)
         self.views_ = parse_views(self.views, reserved=self.get_params(deep=False))
         X = validate_features(self, X, reset=True)
         self.positions_ = resolve_columns(X, self.views_)
-        self.blocks_ = split_views(X, self.views_, self.positions_)
+        self.blocks_ = split_views(X, self.views_, self.positions_)[0]
         self.kernels_ = [
             resolve_kernels(view.kernel, block, view.name)
             for view, block in zip(self.views_, self.blocks_, strict=True)
@@ -89,12 +88,12 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
     def decision_function(self, X):
         check_is_fitted(self)
         if is_precomputed(self.views):
-            K, _ = validate_precomputed(self, X, reset=False, n_kernels=self.n_kernels_)
+            K, _ = validate_precomputed(self, X, reset=False)
             K = K.mean(axis=2)
         else:
             X, positions = validate_new(self, X, self.views_, self.positions_)
             dtype = self.blocks_[0].dtype
-            blocks = split_views(X, self.views_, positions, dtype=dtype)
+            blocks = split_views(X, self.views_, positions, dtype=dtype)[0]
             K = self._mean_kernel(blocks, self.blocks_)
         scores = K @ self.dual_coef_
         return scores.ravel() if scores.shape[1] == 1 else scores

@@ -8,11 +8,16 @@ from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import namespace, to_numpy
-from kernelweave.views.columns import parse_views, resolve_columns, validate_features
+from kernelweave.views.columns import (
+    parse_views,
+    resolve_columns,
+    split_views,
+    validate_features,
+)
 from kernelweave.views.missing import (
+    ObservedViews,
     fill_rows,
-    precomputed_with_missing,
-    split_with_missing,
+    read_kernels,
     take_rows,
 )
 
@@ -36,7 +41,8 @@ def table():
 def split(X, **kwargs):
     views = parse_views(VIEWS)
     X = validate_features(Model(), X, reset=True)
-    return split_with_missing(X, views, resolve_columns(X, views), **kwargs)
+    positions = resolve_columns(X, views)
+    return ObservedViews(*split_views(X, views, positions, missing=True, **kwargs))
 
 
 def assert_found(data):
@@ -114,7 +120,7 @@ def stack(rng):
 
 def test_kernel_rows(stack, xp_backend):
     model = Model()
-    data, names = precomputed_with_missing(model, xp_backend.asarray(stack), reset=True)
+    data, names = read_kernels(model, xp_backend.asarray(stack), reset=True)
     assert names == ["kernel_0", "kernel_1"] and model.n_features_in_ == 8
     assert data.observed[:, 0].all()
     assert np.flatnonzero(~data.observed[:, 1]).tolist() == [2, 5]
@@ -125,14 +131,14 @@ def test_kernel_rows(stack, xp_backend):
 def test_row_or_column_is_enough(stack, axis):
     K = np.nan_to_num(stack, nan=3.0)
     np.moveaxis(K, axis, 0)[[2, 5], :, 1] = np.nan
-    data, _ = precomputed_with_missing(Model(), K, reset=True)
+    data, _ = read_kernels(Model(), K, reset=True)
     assert np.flatnonzero(~data.observed[:, 1]).tolist() == [2, 5]
 
 
 def test_one_kernel_and_frames(stack):
     pd = pytest.importorskip("pandas")
     for X in (stack[:, :, 1], pd.DataFrame(stack[:, :, 1], columns=list("abcdefgh"))):
-        data, _ = precomputed_with_missing(Model(), X, reset=True)
+        data, _ = read_kernels(Model(), X, reset=True)
         assert data.blocks.shape == (8, 8, 1)
         assert np.flatnonzero(~data.observed[:, 0]).tolist() == [2, 5]
 
@@ -140,43 +146,39 @@ def test_one_kernel_and_frames(stack):
 def test_single_value_is_named(stack):
     stack[3, 6, 0] = np.nan
     with pytest.raises(ValueError, match=r"kernel 0 holds nan at position \(3, 6\)"):
-        precomputed_with_missing(Model(), stack, reset=True)
+        read_kernels(Model(), stack, reset=True)
     stack[3, 6, 0] = np.inf
     with pytest.raises(ValueError, match=r"infinity.*kernel 0.*\(3, 6\)"):
-        precomputed_with_missing(Model(), stack, reset=True)
+        read_kernels(Model(), stack, reset=True)
 
 
 def test_new_rows(stack):
     model = Model()
-    data, _ = precomputed_with_missing(model, stack, reset=True)
+    data, model.kernel_names_ = read_kernels(model, stack, reset=True)
     new = np.ones((3, 8, 2))
     new[0, [2, 5], 1] = np.nan  # these training rows lack the kernel anyway
     new[1, :, 1] = np.nan
     new[2, :, 0] = np.nan
-    seen = precomputed_with_missing(
-        model, new, reset=False, n_kernels=2, trained=data.observed
-    )[0]
+    seen = read_kernels(model, new, reset=False, trained=data.observed)[0]
     assert seen.observed.tolist() == [[True, True], [True, False], [False, True]]
     new[0, 3, 1] = np.nan
     with pytest.raises(ValueError, match=r"kernel 1 holds nan at position \(0, 3\)"):
-        precomputed_with_missing(
-            model, new, reset=False, n_kernels=2, trained=data.observed
-        )
+        read_kernels(model, new, reset=False, trained=data.observed)
 
 
 def test_shapes_are_checked_all_the_same(stack):
     with pytest.raises(ValueError, match="square"):
-        precomputed_with_missing(Model(), stack[:5], reset=True)
+        read_kernels(Model(), stack[:5], reset=True)
     with pytest.raises(ValueError, match="kernels first"):
-        precomputed_with_missing(Model(), np.moveaxis(stack, 2, 0), reset=True)
+        read_kernels(Model(), np.moveaxis(stack, 2, 0), reset=True)
     model = Model()
-    precomputed_with_missing(model, stack, reset=True)
+    _, model.kernel_names_ = read_kernels(model, stack, reset=True)
     with pytest.raises(ValueError, match="fitted on 2 precomputed"):
-        precomputed_with_missing(model, stack[:, :, 1], reset=False, n_kernels=2)
+        read_kernels(model, stack[:, :, 1], reset=False)
 
 
 def test_integers_have_no_gaps():
-    data, _ = precomputed_with_missing(Model(), np.eye(3, dtype=int), reset=True)
+    data, _ = read_kernels(Model(), np.eye(3, dtype=int), reset=True)
     assert data.observed.all()
 
 

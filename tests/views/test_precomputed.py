@@ -24,6 +24,7 @@ def stack(n=5, p=3):
 def fitted(n=5):
     model = Model()
     model.n_features_in_ = n
+    model.kernel_names_ = ["a", "b", "c"]
     return model
 
 
@@ -34,10 +35,11 @@ def test_one_kernel_and_a_stack(xp_backend):
     assert K is X
     assert names == ["kernel_0", "kernel_1", "kernel_2"]
     assert model.n_features_in_ == 5
+    model.kernel_names_ = names
     K, names = validate_precomputed(model, X[:, :, 1], reset=True)
     assert tuple(K.shape) == (5, 5, 1)
     np.testing.assert_array_equal(to_numpy(K[:, :, 0]), stack()[:, :, 1])
-    K, _ = validate_precomputed(model, X[:2, :, :], reset=False, n_kernels=3)
+    K, _ = validate_precomputed(model, X[:2, :, :], reset=False)
     assert tuple(K.shape) == (2, 5, 3)
 
 
@@ -100,7 +102,7 @@ def test_shapes_at_fit(xp_backend, shape, message):
 def test_shapes_at_predict(xp_backend, shape, message):
     X = xp_backend.asarray(np.zeros(shape))
     with pytest.raises(ValueError, match=message):
-        validate_precomputed(fitted(), X, reset=False, n_kernels=3)
+        validate_precomputed(fitted(), X, reset=False)
 
 
 @pytest.mark.parametrize(

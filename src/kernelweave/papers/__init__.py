@@ -5,8 +5,7 @@ paper reports, and draws its figures.
 
 To add a paper, write a module ``<key>.py`` that ends in::
 
-    SAYS = read_printed(key, globals())
-    PAPER = Paper(key, SAYS.reference, (SAYS.experiment("table1", ...), ...))
+    PAPER = read_paper(key, globals(), {"table1": (rows, split, columns, draw), ...})
 
 and add its key to :data:`PAPERS`. An :class:`Experiment` is one table or figure, and
 reads like the corresponding section of the paper:
@@ -81,6 +80,5 @@ def load_paper(key: str) -> Paper:
     """Import the experiments of one of :data:`PAPERS`."""
     if key not in PAPERS:
         raise ValueError(f"the paper must be one of {', '.join(PAPERS)}; got {key!r}")
-    paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
-    assert isinstance(paper, Paper)
+    paper: Paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
     return paper

@@ -24,20 +24,28 @@ What the paper leaves open, and our reading (``docs/papers/chen2008.md`` has mor
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import minmax_scale
+from sklearn.preprocessing import KernelCenterer, minmax_scale
 from sklearn.svm import SVC
 
+from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.subspace import (
+    JointPoint,
+    RegularizedKernel,
+    SubspaceSVM,
+    label_factor,
+)
+from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
-from kernelweave.papers import _chen2008_claims as says
-from kernelweave.papers._chen2008_joint import gap_at, rounds
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
@@ -45,10 +53,16 @@ from kernelweave.papers.experiment import (
     Split,
     first_rows,
     fit_seconds,
-    read_printed,
+    partition,
+    read_paper,
     table_rows,
 )
+from kernelweave.papers.figures import curves, subplots
+from kernelweave.papers.reference.alternation import alternate
+from kernelweave.papers.results import Results, all_hold
 
+ORG, SKFE = "SVM_org", "SKFE"
+HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
 #: Maximum number of rows per class: as in the paper, in a quick run, and in Figure 1,
 #: where the joint methods are a slow local search if there are fewer dimensions than
 #: classes.
@@ -68,6 +82,27 @@ SMALL_C = 0.01
 SKFE_STEPS = 50
 #: The four kernels of Table 3.
 FOUR = (1e-3, 1e-2, 0.5, 0.1)
+#: Dimensions of Figure 1; there are 6 and 10 classes.
+DIMENSIONS = dict.fromkeys(("Satimage", "USPS"), tuple(range(1, 16)))
+CLASSES = {"Satimage": 6, "USPS": 10}
+#: Rounds of the alternation in Figures 2 and 3.
+ROUNDS = 10
+#: Values of the printed grids of lambda (or xi) and C at which the alternation is run.
+LAMBDAS = (1e-4, 1e-2, 1.0, 1e2, 1e4)
+PRICES = (3.0, 11.0, 100.0, 1000.0)
+#: A relative gap below this counts as closed.
+CLOSED = 0.01
+#: "Generally" means in at least this share of the cases.
+GENERALLY = 0.8
+ROWS = {
+    "Satimage": "satimage",
+    "Waveform": "waveform",
+    "Segment": "segment",
+    "Wine": "wine",
+    "USPS": "usps",
+    "B. Tumor1": "brain_tumor1",
+    "B. Tumor2": "brain_tumor2",
+}
 
 
 # ------------------------------------------------------------------- data, splits
@@ -81,9 +116,12 @@ class Halves(Split):
     ----------
     widths : tuple of float
         The kernel is ``exp(-|x - z|^2 / sigma)`` with sigma one of these.
+    setting : object
+        In a figure, the dimension, C, or lambda and C of the row.
     """
 
     widths: tuple[float, ...]
+    setting: Any = None
 
     @functools.cached_property
     def sigma(self) -> float:
@@ -100,13 +138,11 @@ class Halves(Split):
         return [("all", kernels, slice(0, self.train.shape[1]))]
 
 
-#: Rows, their classes, and the widths to choose from.
-Rows = tuple[np.ndarray, np.ndarray, tuple[float, ...]]
-
-
 @functools.cache
-def rows_of(name: str, per_class: int = PER_CLASS) -> Rows:
-    """The rows of a table that are used, after scaling."""
+def rows_of(
+    name: str, per_class: int = PER_CLASS
+) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
+    """The rows of a table that are used, scaled, their classes, and the widths."""
     X, y = first_rows(*table_rows(name), per_class)
     return normalised(X), y, GENE_WIDTHS if "tumor" in name else WIDTHS
 
@@ -116,24 +152,13 @@ def normalised(X: np.ndarray) -> np.ndarray:
     return minmax_scale(X) / np.sqrt(X.shape[1])
 
 
-def halves(data: Rows, rng: np.random.Generator) -> Halves:
-    """A split into training rows and as many test rows."""
-    X, y, widths = data
-    split = Split.draw(X, y, 0.5, rng)
-    return Halves(split.train, split.y_train, split.test, split.y_test, widths)
+def with_setting(row: str, setting: Any, per_class: int) -> tuple[Any, ...]:
+    """A row of a figure: a data set with a fixed width and its setting."""
+    X, y, _ = rows_of(ROWS[row], per_class)
+    return X, y, (FIGURE_WIDTHS[ROWS[row]],), setting
 
 
-def with_setting(name: str, setting: Any, per_class: int) -> tuple[Rows, Any]:
-    """A row of a figure: a data set with a fixed width; a dimension, C, or both."""
-    X, y, _ = rows_of(name, per_class)
-    return (X, y, (FIGURE_WIDTHS[name],)), setting
-
-
-def halves_and_setting(
-    data: tuple[Rows, Any], rng: np.random.Generator
-) -> tuple[Halves, Any]:
-    """A split of a row of a figure."""
-    return halves(data[0], rng), data[1]
+halves = functools.partial(partition, share=0.5, kind=Halves)
 
 
 # ------------------------------------------------------------------------ methods
@@ -200,117 +225,401 @@ def joint(
 def fast(split: Halves, method: str) -> dict[str, float]:
     """Time of a method at fixed C, in seconds and relative to HSIC on the same rows."""
     seconds = METHODS[method](split, C=FIXED_C)["seconds"]
-    reference = METHODS[says.HSIC](split, C=FIXED_C)["seconds"]
+    reference = METHODS[HSIC](split, C=FIXED_C)["seconds"]
     return {"seconds": seconds, "times HSIC": seconds / reference}
 
 
-def with_dimension(data: tuple[Halves, float], method: str) -> dict[str, float]:
-    """The error of a method at the given dimension."""
-    split, components = data
-    found = METHODS[method](split, C=FIXED_C, n_components=int(components))
+def with_dimension(split: Halves, method: str) -> dict[str, float]:
+    """The error of a method at the dimension of the row."""
+    found = METHODS[method](split, C=FIXED_C, n_components=split.setting)
     return {"error": found["error"]}
 
 
+# ---------------------------------------------------------------- the alternation
+
+
+def centred_kernels(split: Halves) -> tuple[np.ndarray, np.ndarray]:
+    """The Gaussian kernel of a split, centred: (n, n), and (t, n) for test rows."""
+    centre, gamma = KernelCenterer(), 1.0 / split.sigma
+    inner = centre.fit_transform(rbf_kernel(split.train, gamma=gamma))
+    cross = centre.transform(rbf_kernel(split.test, split.train, gamma=gamma))
+    return (inner + inner.T) / 2, cross
+
+
+def ten_rounds(
+    kernel: RegularizedKernel, y: np.ndarray, C: float, uncorrelated: bool
+) -> tuple[SubspaceSVM, list[tuple[JointPoint, float]]]:
+    """The joint problem, and the first rounds of the alternation.
+
+    It starts at the subspace with the largest dependence.
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    signs = signs_of_codes(codes, len(classes))
+    problem = SubspaceSVM(kernel, signs, C, uncorrelated, 1e-7)
+    start = kernel.subspace(label_factor(codes, len(classes)), None, uncorrelated)
+    return problem, list(itertools.islice(alternate(problem, start), ROUNDS))
+
+
+def gap_at(split: Halves, uncorrelated: bool) -> dict[str, Any]:
+    """The relative gap after ten rounds, at lambda (or xi) and C as printed.
+
+    The kernel is centred and not rescaled, and C is that of the machines on ``F F'``.
+    """
+    lam, C = split.setting
+    kernel = RegularizedKernel(centred_kernels(split)[0], lam)
+    _, found = ten_rounds(kernel, split.y_train, C, uncorrelated)
+    gaps = [(point.upper - bound) / abs(point.upper) for point, bound in found]
+    return {"gap": gaps[-1], "gaps": gaps}
+
+
+def rounds(split: Halves, uncorrelated: bool) -> dict[str, Any]:
+    """A row of Figures 2 and 3: ten rounds for a split with a width and C.
+
+    C refers to the kernel ``G (G + alpha I)^-1 [G]`` scaled to trace n, as in the
+    estimator. Bounds are multiples of ``saddle``, the value of the joint problem in
+    closed form, and errors are those on the test rows, in percent.
+    """
+    train, test = centred_kernels(split)
+    scale = len(train) / np.trace(train)
+    train, test = scale * train, scale * test
+    classes, codes = np.unique(split.y_train, return_inverse=True)
+    path = LooPath(train.copy(), label_factor(codes, len(classes)))
+    kernel = RegularizedKernel(train, path.best_alpha())
+    smooth = kernel.solve(train)
+    trace = np.trace(smooth) if uncorrelated else np.sum(train * smooth)
+    scaled_C = split.setting * len(train) / trace
+    problem, found = ten_rounds(kernel, split.y_train, scaled_C, uncorrelated)
+    saddle = problem.lower_bound(problem.closed_form_duals(), None)
+    upper, lower, errors = [], [], []
+    for point, bound in found:
+        scores = test @ point.coef + point.intercepts
+        wrong = classes[np.argmax(scores, axis=1)] != split.y_test
+        upper.append(point.upper / saddle)
+        lower.append(bound / saddle)
+        errors.append(100.0 * float(np.mean(wrong)))
+    return {
+        "gap": (upper[-1] - lower[-1]) / abs(upper[-1]),
+        "error 1": errors[0],
+        "error 4": errors[3],
+        "saddle": saddle,
+        "upper": upper,
+        "lower": lower,
+        "errors": errors,
+    }
+
+
 METHODS: dict[str, Any] = {
-    says.HSIC: subspace,
-    says.UHSIC: functools.partial(subspace, uncorrelated=True),
-    says.JOINT: joint,
-    says.UJOINT: functools.partial(joint, uncorrelated=True),
-    says.SKFE: functools.partial(subspace, method="alignment", max_iter=SKFE_STEPS),
+    HSIC: subspace,
+    UHSIC: functools.partial(subspace, uncorrelated=True),
+    JOINT: joint,
+    UJOINT: functools.partial(joint, uncorrelated=True),
+    SKFE: functools.partial(subspace, method="alignment", max_iter=SKFE_STEPS),
 }
 TABLE_2_COLUMNS: Columns = {
-    says.ORG: svm_org,
-    **{
-        name: METHODS[name]
-        for name in (says.SKFE, says.HSIC, says.UHSIC, says.JOINT, says.UJOINT)
-    },
+    ORG: svm_org,
+    **{name: METHODS[name] for name in (SKFE, HSIC, UHSIC, JOINT, UJOINT)},
 }
 TABLE_3_COLUMNS: Columns = {
     f"{family}_{name}": functools.partial(method, sigmas=sigmas, norm=norm)
-    for family, method in (("HSIC", METHODS[says.UHSIC]), ("SVM", METHODS[says.UJOINT]))
+    for family, method in (("HSIC", METHODS[UHSIC]), ("SVM", METHODS[UJOINT]))
     for name, sigmas, norm in (
         *((f"ker{i + 1}", (sigma,), 1) for i, sigma in enumerate(FOUR)),
         ("mkl", FOUR, 1),
         ("mean", FOUR, np.inf),
     )
 }
-ROUNDS, MAP = (
+STEPS, MAP = (
     {
-        says.JOINT: functools.partial(measure, uncorrelated=False),
-        says.UJOINT: functools.partial(measure, uncorrelated=True),
+        JOINT: functools.partial(measure, uncorrelated=False),
+        UJOINT: functools.partial(measure, uncorrelated=True),
     }
     for measure in (rounds, gap_at)
 )
 
 
+# ------------------------------------------------------------- claims and figures
+
+
+def dimension_row(name: str, components: int) -> str:
+    """The name of a row of Figure 1."""
+    return f"{name}, {components}"
+
+
+def setting_row(lam: float, C: float) -> str:
+    """The name of a row of the map of convergence."""
+    return f"lambda = {lam:g}, C = {C:g}"
+
+
+def better(
+    results: Results, pairs: Sequence[Sequence[str]], ties: bool = False
+) -> tuple[bool, str]:
+    """Whether the first of each pair has the smaller mean error on every data set.
+
+    With ``ties``, it may be larger by up to two standard errors.
+    """
+    verb = "not worse" if ties else "better"
+
+    def compared(first: str, second: str) -> tuple[bool, str]:
+        rows = results.some_rows
+        gaps = [results.difference(row, first, second, "error") for row in rows]
+        won = [g <= 2 * np.nan_to_num(e) if ties else g < 0 for g, e in gaps]
+        mean = float(np.mean([gap for gap, _ in gaps]))
+        return all(won), (
+            f"{first} {verb} than {second} on {sum(won)} of {len(won)} sets, "
+            f"{mean:+.2f} points on average"
+        )
+
+    return all_hold(compared(*pair) for pair in pairs)
+
+
+def best(results: Results, column: str, other_than: str) -> tuple[bool, str]:
+    """Whether a column has the smallest error on all data sets but one."""
+
+    def won(row: str) -> tuple[bool, str]:
+        columns = results.experiment.columns
+        winner = min(columns, key=lambda c: results.mean(row, c, "error"))
+        return winner == column or row == other_than, f"{row}: {winner}"
+
+    return all_hold(map(won, results.some_rows), mark=", ")
+
+
+def sums_beat_kernels(results: Results, rows: Sequence[str]) -> tuple[bool, str]:
+    """Whether learned sums beat every single kernel on these data sets."""
+
+    def against_best(row: str, family: str) -> tuple[bool, str]:
+        singles = [results.mean(row, f"{family}_ker{i}", "error") for i in range(1, 5)]
+        gap = results.mean(row, f"{family}_mkl", "error") - min(singles)
+        return gap < 0, f"{row}, {family}: {gap:+.1f} against the best"
+
+    return all_hold(against_best(r, family) for r in rows for family in ("HSIC", "SVM"))
+
+
+def _times(results: Results, column: str) -> float:
+    """Time relative to HSIC, as the median over data sets."""
+    return float(np.median(results.means(results.some_rows, column, "times HSIC")))
+
+
+def same_time(results: Results) -> tuple[bool, str]:
+    """Whether uHSIC takes between half and twice the time of HSIC."""
+    ratio = _times(results, UHSIC)
+    return 0.5 <= ratio <= 2, f"uHSIC takes {ratio:.2f} times as long (median)"
+
+
+def skfe_is_slower(results: Results) -> tuple[bool, str]:
+    """Whether SKFE takes longer than HSIC."""
+    ratio = _times(results, SKFE)
+    return ratio > 1, f"{ratio:.1f} times as long (median)"
+
+
+def joint_is_slowest(results: Results) -> tuple[bool, str]:
+    """Whether the joint methods take longer than all others."""
+    times = {name: _times(results, name) for name in (UHSIC, SKFE, JOINT, UJOINT)}
+    found = ", ".join(f"{name} {ratio:.1f}" for name, ratio in times.items())
+    slowest = min(times[JOINT], times[UJOINT]) > max(times[UHSIC], times[SKFE])
+    return slowest, f"times HSIC, median: {found}"
+
+
+def _over_dimensions(results: Results) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Data set, column, and the errors over the dimensions."""
+    for name, sizes in DIMENSIONS.items():
+        rows = [dimension_row(name, size) for size in sizes]
+        for column in results.experiment.columns:
+            yield name, column, results.means(rows, column, "error")
+
+
+def errors_fall(results: Results) -> tuple[bool, str]:
+    """Whether errors in k - 1 dimensions are below those in one dimension."""
+
+    def fall(name: str, column: str, errors: np.ndarray) -> tuple[bool, str]:
+        last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
+        return last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
+
+    return all_hold(fall(*entry) for entry in _over_dimensions(results))
+
+
+def smallest_near_rank(results: Results) -> tuple[bool, str]:
+    """Whether the smallest error is generally at k - 2 to k dimensions."""
+
+    def near(name: str, errors: np.ndarray) -> tuple[bool, int]:
+        k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
+        return k - 2 <= at <= k, at
+
+    found = {f"{n}, {c}": near(n, e) for n, c, e in _over_dimensions(results)}
+    hits = [is_near for is_near, _ in found.values()]
+    text = f"{sum(hits)} of {len(hits)} curves; smallest at "
+    text += "; ".join(f"{name}: {at}" for name, (_, at) in found.items())
+    return bool(np.mean(hits) >= GENERALLY), text
+
+
+def bounds_meet(results: Results) -> tuple[bool, str]:
+    """Whether the relative gap after the last round is small in every split."""
+
+    def met(row: str, column: str) -> tuple[bool, str]:
+        gaps = results.values(row, column, "gap")
+        return bool(np.max(gaps) < CLOSED), f"{row}, {column}: {np.mean(gaps):.2g}"
+
+    return all_hold(itertools.starmap(met, results.places), "relative gap: ")
+
+
+def bounds_meet_everywhere(results: Results) -> tuple[bool, str]:
+    """Whether the gap is closed in every split at every setting, and where it is."""
+    rows = results.some_rows
+
+    def met(column: str) -> tuple[bool, str]:
+        gaps = {row: np.max(results.values(row, column, "gap")) for row in rows}
+        closed = [row for row in rows if gaps[row] < CLOSED]
+        where = f" ({'; '.join(closed)})" if closed else ""
+        return closed == rows, f"{column} at {len(closed)} of {len(rows)}{where}"
+
+    return all_hold(map(met, results.experiment.columns), "bounds meet: ", ", ")
+
+
+def rounds_help(results: Results) -> tuple[bool, str]:
+    """Whether the fourth round has a smaller error than the first."""
+
+    def helped(row: str, column: str) -> tuple[bool, str]:
+        first, fourth = (results.mean(row, column, f"error {i}") for i in (1, 4))
+        return fourth < first, f"{row}, {column}: {first:.1f} to {fourth:.1f}"
+
+    return all_hold(itertools.starmap(helped, results.places))
+
+
+def rounds_settle(results: Results) -> tuple[bool, str]:
+    """Whether the error changes by less than one point after the fourth round."""
+
+    def settled(row: str, column: str) -> tuple[bool, str]:
+        errors = results.values(row, column, "errors")
+        spread = float(np.mean(np.ptp(errors[:, 3:], axis=1)))
+        return spread < 1, f"{row}, {column}: {spread:.1f} points"
+
+    found = itertools.starmap(settled, results.places)
+    return all_hold(found, "largest minus smallest error from then on: ")
+
+
+def draw_dimensions(results: Results) -> Any:
+    """Figure 1: error against dimension, one panel per data set."""
+    figure, panels = subplots(len(DIMENSIONS))
+    for panel, (name, sizes) in zip(panels, DIMENSIONS.items(), strict=True):
+        at = {dimension_row(name, size): size for size in sizes}
+        curves(results, at, "error", panel)
+        panel.set(title=name, xlabel="dimension of the subspace", ylabel="error in %")
+    panels[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
+    """A panel per row and column, with its row and column."""
+    columns, places = results.experiment.columns, results.places
+    figure, panels = subplots(len(columns), height=2.8, lines=len(results.rows))
+    for panel, place in zip(panels, places, strict=True):
+        panel.set(title=", ".join(place), xlabel="round")
+    return figure, [(p, *place) for p, place in zip(panels, places, strict=True)]
+
+
+def draw_bounds(results: Results) -> Any:
+    """Figure 2: both bounds over the rounds of the first split."""
+    figure, panels = _panels(results)
+    for panel, row, column in panels:
+        for k, bound in enumerate(("upper", "lower")):
+            values = results.values(row, column, bound)[0]
+            at = np.arange(1, len(values) + 1)
+            panel.plot(
+                at, values, color=color(k), marker=marker(k), label=f"{bound} bound"
+            )
+        panel.axhline(1.0, color="0.6", lw=0.8)
+        panel.set_yscale("symlog", linthresh=1.0)
+        low, high = panel.get_ylim()
+        panel.set_ylim(min(low, 0.0), max(high, 2.0))
+        panel.set_ylabel("multiple of the value")
+    panels[0][0].legend(frameon=False)
+    return figure
+
+
+def draw_convergence(results: Results) -> Any:
+    """The gap after ten rounds over lambda and C, one panel per method."""
+    columns = list(results.experiment.columns)
+    figure, panels = subplots(len(columns), height=3.2)
+    for panel, column in zip(panels, columns, strict=True):
+        gaps = results.means(SETTINGS, column, "gap").reshape(len(LAMBDAS), -1)
+        shade = np.log10(np.clip(gaps, 1e-4, 1e2))
+        panel.imshow(shade, vmin=-4, vmax=2, cmap="viridis", aspect="auto")
+        for (i, j), gap in np.ndenumerate(gaps):
+            text = f"{gap:.1g}" if gap < 10 else f"{gap:.0f}"
+            light = "black" if shade[i, j] > 0 else "white"
+            panel.text(j, i, text, ha="center", va="center", color=light)
+        panel.set_xticks(range(len(PRICES)), [f"{C:g}" for C in PRICES])
+        panel.set_yticks(range(len(LAMBDAS)), [f"{lam:g}" for lam in LAMBDAS])
+        panel.set(title=f"{column}, Wine", xlabel="C", ylabel="lambda")
+    return figure
+
+
+def draw_rounds(results: Results) -> Any:
+    """Figure 3: mean error over the rounds."""
+    figure, panels = _panels(results)
+    columns = list(results.experiment.columns)
+    for panel, row, column in panels:
+        errors = np.mean(results.values(row, column, "errors"), axis=0)
+        at, j = np.arange(1, len(errors) + 1), columns.index(column)
+        panel.plot(at, errors, color=color(j), marker=marker(j))
+        panel.set_ylabel("error in %")
+    return figure
+
+
 # ---------------------------------------------------------------------- the paper
 
 
-ROWS = {
-    "Satimage": "satimage",
-    "Waveform": "waveform",
-    "Segment": "segment",
-    "Wine": "wine",
-    "USPS": "usps",
-    "B. Tumor1": "brain_tumor1",
-    "B. Tumor2": "brain_tumor2",
-}
-#: A row of a figure: its name, its data set, and its dimension or C.
-DIMENSIONS = [
-    (says.dimension_row(row, size), row, size)
-    for row, sizes in says.DIMENSIONS.items()
-    for size in sizes
-]
-
-#: Settings of the printed grids at which the alternation is run.
-SETTINGS = [
-    (says.setting_row(lam, C), "Wine", (lam, C))
-    for lam in says.LAMBDAS
-    for C in says.PRICES
-]
-
-
-def with_prices(*names: str) -> list[tuple[str, str, float]]:
+def with_prices(*names: str) -> dict[str, tuple[str, float]]:
     """Rows for these data sets, each with a small and an ordinary C."""
-    return [(f"{row}, C = {C:g}", row, C) for row in names for C in (SMALL_C, FIXED_C)]
+    prices = (SMALL_C, FIXED_C)
+    return {f"{row}, C = {C:g}": (row, C) for row in names for C in prices}
 
 
-SAYS = read_printed("chen2008", vars(says))
-
-
-def experiments(per_class: int) -> tuple[Experiment, ...]:
-    """The tables and figures, with at most ``per_class`` rows per class."""
-    sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
-
-    def rows(
-        settings: Sequence[tuple[str, str, Any]], most: int = per_class
-    ) -> dict[str, Any]:
-        return {
-            name: functools.partial(with_setting, ROWS[row], setting, most)
-            for name, row, setting in settings
-        }
-
-    dimensions = rows(DIMENSIONS, min(per_class, FIGURE_PER_CLASS))
-    figure_2, figure_3 = (rows(with_prices(s, "Satimage")) for s in ("Wine", "Segment"))
-    in_dimensions, split = each_method(with_dimension), halves_and_setting
-    return (
-        SAYS.experiment("table2", sets, halves, TABLE_2_COLUMNS),
-        SAYS.experiment("table3", sets, halves, TABLE_3_COLUMNS),
-        SAYS.experiment("table4", sets, halves, each_method(fast)),
-        SAYS.experiment(
-            "figure1", dimensions, split, in_dimensions, says.draw_dimensions
-        ),
-        SAYS.experiment("figure2", figure_2, split, ROUNDS, says.draw_bounds),
-        SAYS.experiment(
-            "convergence", rows(SETTINGS), split, MAP, says.draw_convergence
-        ),
-        SAYS.experiment("figure3", figure_3, split, ROUNDS, says.draw_rounds),
-    )
+#: The data set and the setting of each row of a figure.
+IN_DIMENSIONS = {
+    dimension_row(row, size): (row, size)
+    for row, sizes in DIMENSIONS.items()
+    for size in sizes
+}
+SETTINGS = {setting_row(lam, C): ("Wine", (lam, C)) for lam in LAMBDAS for C in PRICES}
 
 
 def each_method(measure: Callable[..., Any]) -> Columns:
     """A column per method."""
     return {name: functools.partial(measure, method=name) for name in METHODS}
+
+
+def paper(per_class: int) -> Paper:
+    """The tables and figures, with at most ``per_class`` rows per class."""
+    sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
+
+    def rows(
+        settings: Mapping[str, tuple[str, Any]], most: int = per_class
+    ) -> dict[str, Any]:
+        return {
+            name: functools.partial(with_setting, *setting, most)
+            for name, setting in settings.items()
+        }
+
+    dimensions = rows(IN_DIMENSIONS, min(per_class, FIGURE_PER_CLASS))
+    figure_2, figure_3 = (rows(with_prices(s, "Satimage")) for s in ("Wine", "Segment"))
+    return read_paper(
+        "chen2008",
+        globals(),
+        {
+            "table2": (sets, halves, TABLE_2_COLUMNS),
+            "table3": (sets, halves, TABLE_3_COLUMNS),
+            "table4": (sets, halves, each_method(fast)),
+            "figure1": (
+                dimensions,
+                halves,
+                each_method(with_dimension),
+                draw_dimensions,
+            ),
+            "figure2": (figure_2, halves, STEPS, draw_bounds),
+            "convergence": (rows(SETTINGS), halves, MAP, draw_convergence),
+            "figure3": (figure_3, halves, STEPS, draw_rounds),
+        },
+    )
 
 
 def with_quick_form(full: Experiment, quick: Experiment) -> Experiment:
@@ -319,10 +628,7 @@ def with_quick_form(full: Experiment, quick: Experiment) -> Experiment:
     return replace(full, quick_form=replace(quick, title=title, variant="-small"))
 
 
-PAPER = Paper(
-    "chen2008",
-    SAYS.reference,
-    experiments=tuple(
-        map(with_quick_form, experiments(PER_CLASS), experiments(QUICK_PER_CLASS))
-    ),
+FULL, SMALL = paper(PER_CLASS), paper(QUICK_PER_CLASS)
+PAPER = replace(
+    FULL, experiments=tuple(map(with_quick_form, FULL.experiments, SMALL.experiments))
 )

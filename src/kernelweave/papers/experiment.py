@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,16 +45,6 @@ class Split:
     test: np.ndarray
     y_test: np.ndarray
 
-    @classmethod
-    def draw(
-        cls, X: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator
-    ) -> Split:
-        """Partition rows at random; a fraction ``share`` of them are training rows."""
-        order = rng.permutation(len(y))
-        m = round(share * len(y))
-        train, test = order[:m], order[m:]
-        return cls(X[train], y[train], X[test], y[test])
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -86,8 +76,6 @@ class Published:
     tolerance : float or None
         Largest deviation that counts as a reproduction; None: two standard errors of
         the difference of two means.
-    error : float
-        Standard error of ``value`` beyond that of the random splits, if known.
     deviation : float or None
         The standard deviation over splits, if the paper prints one.
     role : {"printed", "dash", "again", "beside"}
@@ -98,7 +86,6 @@ class Published:
 
     value: float
     tolerance: float | None = None
-    error: float = 0.0
     deviation: float | None = None
     role: str = "printed"
 
@@ -180,35 +167,9 @@ class Paper:
 # ----------------------------------------------------------- what the paper prints
 
 
-@dataclass(frozen=True)
-class Printed:
-    """What a paper prints.
-
-    Attributes
-    ----------
-    reference : str
-        How to cite the paper.
-    fields : dict
-        For each table or figure, fields of its :class:`Experiment`.
-    """
-
-    reference: str
-    fields: Mapping[str, Mapping[str, Any]]
-
-    def experiment(
-        self,
-        key: str,
-        rows: Mapping[str, Callable[[], Any]],
-        split: Callable[[Any, np.random.Generator], Any],
-        columns: Columns,
-        draw: Callable[[Results], Any] | None = None,
-    ) -> Experiment:
-        """A table or figure, given how to compute it."""
-        printed = self.fields[key]
-        return Experiment(**printed, rows=rows, split=split, columns=columns, draw=draw)
-
-
-def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
+def read_paper(
+    key: str, checks: Mapping[str, Any], computed: Mapping[str, Sequence[Any]]
+) -> Paper:
     """Read ``printed/<key>.toml``; the package docstring explains the format.
 
     Parameters
@@ -219,62 +180,61 @@ def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
         The functions that its claims name, usually the ``globals()`` of a module.
         Entries of a claim other than ``text`` and ``check`` are arguments of the
         function.
+    computed : dict
+        How each table or figure is computed: its rows, split, columns and, if there is
+        one, the function that draws it.
 
     Returns
     -------
-    printed : Printed
-        The contents of the file.
+    paper : Paper
+        The tables and figures that are computed, in the order given.
     """
     content = tomllib.loads((PRINTED / f"{key}.toml").read_text(encoding="utf-8"))
 
     def claim(text: str, check: str, **setting: Any) -> Claim:
         return Claim(text, functools.partial(checks[check], **setting))
 
-    reference = content.pop("reference")
-    fields = {}
-    for part, entry in content.items():
-        tables = entry.pop("published", {}), entry.pop("deviations", {})
-        fields[part] = {
-            **entry,
-            "key": part,
+    def experiment(
+        part: str, rows: Any, split: Any, columns: Columns, draw: Any = None
+    ) -> Experiment:
+        entry = content[part]
+        parts = {
             "measures": tuple(Measure(**measure) for measure in entry["measures"]),
-            "published": _cells(*tables),
+            "published": _cells(
+                entry.pop("published", {}), entry.pop("deviations", {})
+            ),
             "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
         }
-    return Printed(reference, fields)
+        how = {"rows": rows, "split": split, "columns": columns, "draw": draw}
+        return Experiment(**{**entry, **parts, **how, "key": part})
+
+    found = tuple(experiment(part, *how) for part, how in computed.items())
+    return Paper(key, content["reference"], found)
 
 
 def _cells(
     tables: Mapping[str, dict[str, Any]], deviations: Mapping[str, dict[str, Any]]
 ) -> Cells:
     """Tables of one measure with a head of columns, or of one column with measures."""
-    spreads = {place: value for place, value, _ in _numbers(deviations)}
     cells: dict[tuple[str, str], dict[str, Published]] = {}
-    for place, value, setting in _numbers(tables):
-        row, column, measure = place
-        number = Published(value, deviation=spreads.get(place), **setting)
-        cells.setdefault((row, column), {})[measure] = number
-    return cells
-
-
-def _numbers(
-    tables: Mapping[str, dict[str, Any]],
-) -> Iterator[tuple[tuple[str, str, str], float, dict[str, Any]]]:
-    """Row, column and measure of each number, the number, and its settings."""
     for title, table in tables.items():
-        rows = dict(table)
-        of_measure = "columns" in rows
-        head = rows.pop("columns" if of_measure else "measures")
+        rows, spreads = dict(table), deviations.get(title, {})
+        kind = "columns" if "columns" in rows else "measures"
+        head = rows.pop(kind)
         tolerances = rows.pop("tolerance", [None] * len(head))
         roles = rows.pop("role", "printed")
         for row, values in rows.items():
             role = roles if isinstance(roles, str) else roles.get(row, "printed")
+            own = spreads.get(row)
+            spread = {} if own is None else dict(zip(spreads[kind], own, strict=True))
             for name, value, tolerance in zip(head, values, tolerances, strict=True):
                 if value == "-":
                     continue
-                column, measure = (name, title) if of_measure else (title, name)
-                setting = {"tolerance": tolerance, "role": role}
-                yield (row, column, measure), float(value), setting
+                column, measure = (name, title) if kind == "columns" else (title, name)
+                cells.setdefault((row, column), {})[measure] = Published(
+                    float(value), tolerance, deviation=spread.get(name), role=role
+                )
+    return cells
 
 
 # ------------------------------------------------------------------- data, splits
@@ -288,18 +248,49 @@ def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_rows(
-    X: np.ndarray, y: np.ndarray, per_class: int, classes: int | None = None
+    X: np.ndarray,
+    y: np.ndarray,
+    per_class: int,
+    classes: int | None = None,
+    rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first ``per_class`` rows of each class, or of the first few ``classes``."""
-    first = [np.flatnonzero(y == c)[:per_class] for c in np.unique(y)[:classes]]
-    return X[np.concatenate(first)], y[np.concatenate(first)]
+    """The first ``per_class`` rows of each class, or of the first few ``classes``.
+
+    With ``rng``, they are drawn at random instead.
+    """
+    order = np.asarray if rng is None else rng.permutation
+    kept = [order(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)[:classes]]
+    return X[np.concatenate(kept)], y[np.concatenate(kept)]
 
 
 def partition(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, share: float
-) -> Split:
-    """A random split of rows and classes; ``share`` of them are training rows."""
-    return Split.draw(*data, share, rng)
+    data: Sequence[Any],
+    rng: np.random.Generator,
+    share: float,
+    kind: Callable[..., Any] = Split,
+    stratify: bool = False,
+) -> Any:
+    """Rows and classes, of which a fraction ``share`` become training rows.
+
+    Parameters
+    ----------
+    data : tuple
+        Rows (n, d), their classes (n,), and further fields of the split.
+    rng : Generator
+        Draws the training rows.
+    share : float
+        Their share of all rows.
+    kind : type, default=Split
+        The kind of split.
+    stratify : bool, default=False
+        Whether they are to have this share of each class.
+    """
+    X, y, *more = data
+    if stratify:
+        train, test = stratified(y, share, rng)
+    else:
+        train, test = np.split(rng.permutation(len(y)), [round(share * len(y))])
+    return kind(X[train], y[train], X[test], y[test], *more)
 
 
 def stratified(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave.inspection._figure import axes, color, marker, pyplot
+from kernelweave.inspection._figure import color, marker, pyplot
 from kernelweave.papers.results import Results
 
 
@@ -32,7 +32,7 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
     width = 0.8 / len(columns)
     for panel, measure, label in zip(panels, measures, labels, strict=True):
         for j, column in enumerate(columns):
-            means = [results.mean(row, column, measure) for row in rows]
+            means = results.means(rows, column, measure)
             errors = [results.error(row, column, measure) for row in rows]
             offset = (j - (len(columns) - 1) / 2) * width
             panel.bar(
@@ -67,44 +67,38 @@ def legend_below(figure: Any, panel: Any, fontsize: str | None = "small") -> Non
 
 def curves(
     results: Results,
-    x: Sequence[float],
+    at: Mapping[str, float],
     measure: str,
-    xlabel: str,
-    ylabel: str,
-    spread: bool = False,
-    ax: Any = None,
-) -> Any:
-    """One curve per column over the rows, with an error band.
+    panel: Any,
+    band: Literal["", "error", "deviation"] = "",
+) -> None:
+    """One curve per column over the rows that were run.
 
     Parameters
     ----------
     results : Results
         The results to draw.
-    x : sequence of float
+    at : dict
         Position of each row on the axis.
     measure : str
         The measure to draw.
-    xlabel, ylabel : str
-        Labels of the axes.
-    spread : bool, default=False
-        Whether the band is the standard deviation instead of the standard error.
-    ax : Axes, optional
-        Axes to draw in.
+    panel : Axes
+        Where to draw.
+    band : {"", "error", "deviation"}
+        Whether there is a band around each curve: one standard error of the mean, or
+        one standard deviation of a split.
     """
-    ax = axes("curves", ax, 5.5, 3.8)
-    at = dict(zip(results.experiment.rows, x, strict=True))
-    rows = results.rows
+    panel.spines[["top", "right"]].set_visible(not band)
+    rows = [row for row in results.rows if row in at]
     positions = [at[row] for row in rows]
+    sizes = [len(results.splits[row]) if band == "deviation" else 1 for row in rows]
     for j, column in enumerate(results.experiment.columns):
-        means = np.array([results.mean(row, column, measure) for row in rows])
-        band = np.array([results.error(row, column, measure) for row in rows])
-        if spread:
-            band = band * np.sqrt([len(results.splits[row]) for row in rows])
-        ax.plot(positions, means, color=color(j), marker=marker(j), label=column, ms=4)
-        ax.fill_between(
-            positions, means - band, means + band, color=color(j), alpha=0.15, lw=0
+        means = results.means(rows, column, measure)
+        errors = np.array([results.error(row, column, measure) for row in rows])
+        width = errors * np.sqrt(sizes)
+        panel.plot(
+            positions, means, color=color(j), marker=marker(j), label=column, ms=4
         )
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
-    ax.legend(frameon=False)
-    return ax.figure
+        if band:
+            ends = means - width, means + width
+            panel.fill_between(positions, *ends, color=color(j), alpha=0.15, lw=0)

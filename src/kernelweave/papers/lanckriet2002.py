@@ -34,13 +34,12 @@ from kernelweave.models import TransductiveKernelSVC
 from kernelweave.models.shared.margin import NoMarginError
 from kernelweave.papers.experiment import (
     Columns,
-    Paper,
     Split,
     partition,
-    read_printed,
+    read_paper,
     table_rows,
 )
-from kernelweave.papers.results import Results, all_hold, with_error
+from kernelweave.papers.results import Results, all_hold
 
 #: Share of the rows that have labels.
 SHARE = 0.6
@@ -225,8 +224,8 @@ def fewest_errors(results: Results) -> tuple[bool, str]:
     """Whether K* makes fewer errors than every single kernel that separates."""
 
     def against(row: str, column: str) -> tuple[bool, str]:
-        gap, error = results.difference(row, STAR, column, "errors")
-        return gap < 0, f"{row}: {with_error(gap, error, 1)} against {column}"
+        gap = results.difference(row, STAR, column, "errors")
+        return gap.mean < 0, f"{row}: {gap:+.1f} against {column}"
 
     rows = results.experiment.rows
     return all_hold(against(r, c) for r in rows for c in separating(results, r))
@@ -235,20 +234,20 @@ def fewest_errors(results: Results) -> tuple[bool, str]:
 def heart_improves(results: Results) -> tuple[bool, str]:
     """Whether K* is better than K2 on Heart, in margin and errors."""
     wider, _ = results.difference("Heart", STAR, "K2", "margin")
-    fewer, error = results.difference("Heart", STAR, "K2", "errors")
-    found = f"margin {wider:+.3f}, errors {with_error(fewer, error, 1)} against K2"
-    return bool(wider > 0 and fewer < -2 * error), found
+    fewer = results.difference("Heart", STAR, "K2", "errors")
+    found = f"margin {wider:+.3f}, errors {fewer:+.1f} against K2"
+    return bool(wider > 0 and fewer.mean < -2 * fewer.error), found
 
 
 def needs_negative_weights(results: Results) -> tuple[bool, str]:
     """Whether weights of any sign make fewer errors than weights >= 0."""
 
     def of(row: str) -> tuple[bool, str]:
-        gap, error = results.difference(row, STAR, POSITIVE, "errors")
+        gap = results.difference(row, STAR, POSITIVE, "errors")
         weights = np.mean(results.values(row, STAR, "weights"), axis=0)
         shown = ", ".join(f"{weight:.2f}" for weight in weights)
-        found = f"{row}: {with_error(gap, error, 1)} errors, weights ({shown})"
-        return gap < -2 * error, found
+        found = f"{row}: {gap:+.1f} errors, weights ({shown})"
+        return gap.mean < -2 * gap.error, found
 
     return all_hold(of(row) for row in results.experiment.rows)
 
@@ -259,22 +258,19 @@ TABLES = {
     "Sonar": ("sonar", 0.1),
     "Heart": ("heart", 0.5),
 }
-SAYS = read_printed("lanckriet2002", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "lanckriet2002",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "table1",
+    globals(),
+    {
+        "table1": (
             {row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
             label,
             COLUMNS,
         ),
-        SAYS.experiment(
-            "dashes",
+        "dashes": (
             {row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
             functools.partial(partition, share=SHARE),
             EXPLICIT,
         ),
-    ),
+    },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -20,8 +19,8 @@ from kernelweave.papers.results import (
     REPRODUCED,
     WORSE,
     Cell,
+    Estimate,
     Results,
-    with_error,
 )
 from kernelweave.persistence import written_whole
 
@@ -34,7 +33,7 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    ours = with_error(cell.mean, cell.error, digits, sign="")
+    ours = f"{Estimate(cell.mean, cell.error):.{digits}f}"
     if cell.published is not None and cell.published.deviation is not None:
         spread = cell.error * np.sqrt(cell.splits)
         ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""
@@ -161,19 +160,17 @@ def _wide_table(results: Results, cells: list[Cell]) -> str:
     lines = [_line(header), "|---" * len(header) + "|"]
     for row in experiment.rows:
         if row in results.rows:
-            shown = (_shown(at.get((row, column))) for column in columns)
-            paper, ours, verdict = zip(*shown, strict=True)
-        else:  # left out, but printed
+            shown = [_shown(at.get((row, column))) for column in columns]
+        else:
             numbers = [experiment.published.get((row, c), {}) for c in columns]
-            if not any(measure.name in n for n in numbers):
-                continue
-            paper = tuple(
-                _printed(n.get(measure.name), measure.digits) for n in numbers
-            )
-            ours, verdict = ("no data",) * len(columns), ("-",) * len(columns)
+            theirs = [_printed(n.get(measure.name), measure.digits) for n in numbers]
+            shown = [(text, "no data", "-") for text in theirs]
+        paper, ours, verdict = zip(*shown, strict=True)
         printed = any(text != "-" for text in paper)
         if printed:
             lines.append(_line([row, "paper", *paper]))
+        elif row not in results.rows:
+            continue
         lines.append(_line(["" if printed else row, "ours", *ours]))
         if printed and any(text != "-" for text in verdict):
             lines.append("| " + _line(["verdict", *verdict]))
@@ -238,20 +235,15 @@ def write_picture(folder: Path, results: Results) -> Path | None:
 
 def commit() -> str:
     """The commit of a checkout, or the version of an installation."""
-    version = f"version {kernelweave.__version__}"
-    git = functools.partial(
-        subprocess.run,
-        cwd=Path(kernelweave.__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=10,
-    )
+    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[3]
+    # An environment inside another repository is not a checkout of this one.
+    if not (root / ".git").exists():
+        return version
+    describe = ["git", "describe", "--always", "--dirty=, with changes"]
     try:
-        found = git(
-            ["git", "describe", "--always", "--dirty=, with changes"], check=True
+        found = subprocess.check_output(
+            describe, cwd=root, text=True, timeout=10, stderr=subprocess.DEVNULL
         )
-        tracked = git(["git", "ls-files", "--error-unmatch", "__init__.py"])
     except (OSError, subprocess.SubprocessError):
         return version
-    # An environment inside another repository is not a checkout of this one.
-    return f"commit {found.stdout.strip()}" if tracked.returncode == 0 else version
+    return f"commit {found.strip()}"

@@ -7,8 +7,10 @@ is better, are reproduced or not. A single split gives no verdict on either.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,31 @@ BETTER, WORSE = f"{NOT_REPRODUCED} (better)", f"{NOT_REPRODUCED} (worse)"
 NOT_RUN, ONE_SPLIT = "not run", "no verdict (one split)"
 #: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0
+
+
+class Estimate(NamedTuple):
+    """A mean over splits, and its standard error.
+
+    The error is nan for a single split, and for two that are equal, which do not show
+    that a third would be.
+    """
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Estimate:
+        """The mean of the values of all splits."""
+        n = len(values)
+        error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        return cls(float(np.mean(values)), error if error > 0.0 or n > 2 else np.nan)
+
+    def __format__(self, form: str) -> str:
+        """The mean in this form, such as "+.2f", and the error if there is one."""
+        shown = format(self.mean, form.replace(".", "z."))  # z: no -0.00
+        error = format(self.error, form.lstrip("+"))
+        return f"{shown} ± {error}" if np.isfinite(self.error) else shown
+
 
 #: The measures of each column on one split.
 SplitValues = Mapping[str, Mapping[str, Value]]
@@ -36,7 +63,7 @@ class Cell:
     measure : Measure
         What it measures.
     mean, error : float
-        Our mean over splits, and its standard error (see :func:`mean_and_error`).
+        Our mean over splits, and its standard error (see :class:`Estimate`).
     splits : int
         Number of splits.
     published : Published or None
@@ -76,7 +103,7 @@ class Results:
     experiment: Experiment
     splits: dict[str, dict[int, SplitValues]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    warnings: dict[str, dict[str, int]] = field(default_factory=dict)
+    warnings: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[str]:
@@ -90,6 +117,12 @@ class Results:
             raise KeyError("any data set")
         return self.rows
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Row and column of each cell."""
+        columns = self.experiment.columns
+        return [(row, column) for row in self.some_rows for column in columns]
+
     def values(self, row: str, column: str, measure: str) -> np.ndarray:
         """The values of all splits, (splits,) or (splits, length of the list)."""
         numbers = self.splits[row]
@@ -97,22 +130,20 @@ class Results:
 
     def mean(self, row: str, column: str, measure: str) -> float:
         """Mean of a number over splits."""
-        return mean_and_error(self.values(row, column, measure))[0]
+        return Estimate.of(self.values(row, column, measure)).mean
+
+    def means(self, rows: Iterable[str], column: str, measure: str) -> np.ndarray:
+        """Mean of a number in each of the rows."""
+        return np.array([self.mean(row, column, measure) for row in rows])
 
     def error(self, row: str, column: str, measure: str) -> float:
-        """Standard error of that mean; see :func:`mean_and_error`."""
-        return mean_and_error(self.values(row, column, measure))[1]
+        """Standard error of that mean; see :class:`Estimate`."""
+        return Estimate.of(self.values(row, column, measure)).error
 
-    def difference(
-        self, row: str, column: str, other: str, measure: str
-    ) -> tuple[float, float]:
-        """Mean of ``column`` minus ``other`` over the same splits, and its error."""
+    def difference(self, row: str, column: str, other: str, measure: str) -> Estimate:
+        """Mean of ``column`` minus ``other`` over the same splits."""
         gap = self.values(row, column, measure) - self.values(row, other, measure)
-        return mean_and_error(gap)
-
-    def ratio(self, row: str, column: str, other: str, measure: str) -> float:
-        """Mean of ``column`` over that of ``other``."""
-        return self.mean(row, column, measure) / self.mean(row, other, measure)
+        return Estimate.of(gap)
 
     def cells(self) -> list[Cell]:
         """The cell of every row, column and measure that all splits have."""
@@ -126,15 +157,13 @@ class Results:
 
     def _cell(self, row: str, column: str, measure: Measure) -> Cell:
         experiment = self.experiment
-        mean = self.mean(row, column, measure.name)
-        error = self.error(row, column, measure.name)
+        mean, error = Estimate.of(self.values(row, column, measure.name))
         n = len(self.splits[row])
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
         if published is not None and published.role != "beside":
             # The paper's mean is over splits drawn in the same way as ours.
-            theirs = error * np.sqrt(n / experiment.splits)
-            both = float(np.sqrt(error**2 + theirs**2 + published.error**2))
+            both = error * float(np.sqrt(1 + n / experiment.splits))
             verdict = judge(measure, published, mean, both)
         return Cell(row, column, measure, mean, error, n, published, verdict)
 
@@ -157,28 +186,13 @@ class Results:
         return checked
 
 
-def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean over splits, and its standard error.
-
-    The error is nan for a single split, and for two that are equal, which do not show
-    that a third would be.
-    """
-    mean, n = float(np.mean(values)), len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    return mean, error if error > 0.0 or n > 2 else float("nan")
-
-
-def with_error(mean: float, error: float, digits: int, sign: str = "+") -> str:
-    """A mean and its standard error, if it has one, as text."""
-    shown = f"{round(mean, digits) + 0.0:{sign}.{digits}f}"  # adding zero: no -0.00
-    return f"{shown} ± {error:.{digits}f}" if np.isfinite(error) else shown
-
-
-def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:
-    """Whether all findings hold, and their texts in one line."""
+def all_hold(
+    findings: Iterable[tuple[bool, str]], what: str = "", mark: str = "; "
+) -> tuple[bool, str]:
+    """Whether all findings hold, and their texts in one line, with marks between."""
     findings = list(findings)
     texts = [text for _, text in findings]
-    return all(holds for holds, _ in findings), what + "; ".join(texts)
+    return all(holds for holds, _ in findings), what + mark.join(texts)
 
 
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:

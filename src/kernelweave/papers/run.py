@@ -54,19 +54,15 @@ class Job:
     def done(self) -> dict[str, Any]:
         """The results so far: column -> measures; empty if there are none."""
         try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError):
-            text = ""
-        try:
-            known = json.loads(text)
+            known = json.loads(self.path.read_text(encoding="utf-8"))
             if CHECKSUM in known or VALUES in known:
                 if known.get(CHECKSUM) != _checksum(known.get(VALUES)):
                     raise ValueError("the checksum is wrong")
                 known = known.get(VALUES)
             return _checked(known)
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             # also of earlier versions, whose files have no checksum
             warnings.warn(
                 f"{self.path} is damaged; its split counts as not run",
@@ -109,28 +105,33 @@ def run_experiment(
     results : Results
         All splits, cached or new.
     """
-    if cached:
-        return finished_splits(experiment, n_splits, cache)
     results = Results(experiment)
     all_jobs = list_jobs(experiment, n_splits, cache)
-    unfinished = {
-        row: [job for job in row_jobs if not _complete(experiment, job)]
-        for row, row_jobs in all_jobs.items()
-    }
-    wanted = [row for row, row_jobs in unfinished.items() if row_jobs]
-    results.missing = missing_rows(experiment, wanted)
-    there = [row for row in all_jobs if row not in results.missing]
-    left = [job for row in there for job in unfinished[row]]
-    total = sum(len(all_jobs[row]) for row in there)
-    advance = advance or (lambda finished, total: None)
-    advance(total - len(left), total)
-    with _workers(jobs, dask):
-        work = (delayed(run_split)(experiment, job) for job in left)
-        done = Parallel(return_as="generator_unordered")(work)
-        for finished, _ in enumerate(done, start=total - len(left) + 1):
-            advance(finished, total)
-    for row in there:
-        _collect(results, row, all_jobs[row])
+    left = [
+        job
+        for row_jobs in all_jobs.values()
+        for job in row_jobs
+        if not _complete(experiment, job)
+    ]
+    if not cached:
+        rows = dict.fromkeys(job.row for job in left)
+        results.missing = missing_rows(experiment, rows)
+        left = [job for job in left if job.row not in results.missing]
+        total = n_splits * (len(all_jobs) - len(results.missing))
+        advance = advance or (lambda finished, total: None)
+        advance(total - len(left), total)
+        with _workers(jobs, dask):
+            work = (delayed(run_split)(experiment, job) for job in left)
+            done = Parallel(return_as="generator_unordered")(work)
+            for finished, _ in enumerate(done, start=total - len(left) + 1):
+                advance(finished, total)
+        left = []
+    for row, row_jobs in all_jobs.items():
+        whole = [job for job in row_jobs if job not in left]
+        if not whole:
+            results.missing[row] = "no split of it has been run yet"
+        elif row not in results.missing:
+            _collect(results, row, whole)
     return results
 
 
@@ -145,18 +146,6 @@ def missing_rows(
         except MissingDataError as error:
             missing[row] = str(error)
     return missing
-
-
-def finished_splits(experiment: Experiment, n_splits: int, cache: Path) -> Results:
-    """The contents of the cache; rows without a complete split are left out."""
-    results = Results(experiment)
-    for row, jobs in list_jobs(experiment, n_splits, cache).items():
-        whole = [job for job in jobs if _complete(experiment, job)]
-        if whole:
-            _collect(results, row, whole)
-        else:
-            results.missing[row] = "no split of it has been run yet"
-    return results
 
 
 def list_jobs(
@@ -196,7 +185,10 @@ def run_split(experiment: Experiment, job: Job) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             measured = dict(experiment.columns[name](split))
-        known[name] = {key: _plain(value) for key, value in measured.items()}
+        known[name] = {
+            key: np.asarray(value, dtype=float).tolist()
+            for key, value in measured.items()
+        }
         messages = sorted({" ".join(str(w.message).split()) for w in caught})
         if messages:
             known.setdefault(WARNINGS, {})[name] = messages
@@ -213,11 +205,9 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
     for job in jobs:
         known = job.done()
         for column, messages in known.pop(WARNINGS, {}).items():
-            counts = Counter(results.warnings.get(column, {}))
             # numbers in a warning differ from split to split
             texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in messages}
-            counts.update(sorted(texts))
-            results.warnings[column] = dict(counts)
+            results.warnings.setdefault(column, Counter()).update(sorted(texts))
         results.splits[row][job.number] = known
 
 
@@ -264,22 +254,13 @@ def _checksum(content: Any) -> int:
 
 def _checked(known: Any) -> dict[str, Any]:
     """The contents of a file: numbers, or lists of them, by column and measure."""
-    messages = known.get(WARNINGS, {})
-    measures = [value for key, value in known.items() if key != WARNINGS]
-    texts = [text for column in messages.values() for text in column]
-    numbers = [value for column in measures for value in column.values()]
-    for value in numbers:
-        np.asarray(value, dtype=float)
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a warning is a text")
-    if any(isinstance(value, str | bool | None) for value in numbers):
-        raise ValueError("a measure is a number")
+    for key, entries in known.items():
+        kinds = (str,) if key == WARNINGS else (int, float)
+        for value in entries.values():
+            for item in np.asarray(value, dtype=object).ravel():
+                if type(item) not in kinds:
+                    raise ValueError(f"{key} holds {item!r}")
     return dict(known)
-
-
-def _plain(value: Any) -> Any:
-    array = np.asarray(value, dtype=float)
-    return array.tolist() if array.ndim else float(array)
 
 
 def _slug(text: str) -> str:

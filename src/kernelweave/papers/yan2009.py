@@ -23,7 +23,7 @@ given in the paper.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,13 @@ from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers.experiment import (
-    Paper,
     Split,
     fit_seconds,
-    read_printed,
+    read_paper,
     stratified,
 )
 from kernelweave.papers.figures import curves, legend_below, subplots
-from kernelweave.papers.results import Results, with_error
+from kernelweave.papers.results import Estimate, Results
 from kernelweave.papers.run import split_generator
 
 #: The columns of the figures, and their norms; all weights are equal with ``inf``.
@@ -68,11 +67,6 @@ ZERO = 1e-6
 
 
 # --------------------------------------------------------------------- simulation
-
-
-def number(n: int) -> int:
-    """The data of a row of the simulation: how many views to draw."""
-    return n
 
 
 def two_gaussians(n_views: int, rng: np.random.Generator) -> Split:
@@ -233,15 +227,14 @@ def draw_examples(results: Results) -> Any:
     return figure
 
 
-#: Figure 2: error over the number of kernels, with standard deviations.
-draw_errors = functools.partial(
-    curves,
-    x=SIZES,
-    measure="error",
-    xlabel="number of kernels",
-    ylabel="test error",
-    spread=True,
-)
+def draw_errors(results: Results) -> Any:
+    """Figure 2: error over the number of kernels, with standard deviations."""
+    figure, (panel,) = subplots(1, width=5.5, height=3.8)
+    at = dict(zip(results.experiment.rows, SIZES, strict=True))
+    curves(results, at, "error", panel, "deviation")
+    panel.set(xlabel="number of kernels", ylabel="test error")
+    panel.legend(frameon=False)
+    return figure
 
 
 def draw_weights(results: Results) -> Any:
@@ -263,10 +256,12 @@ def draw_weights(results: Results) -> Any:
 def draw_precision(results: Results) -> Any:
     """Figure 5: mean average precision over the number of informative kernels."""
     figure, (whole, close) = subplots(2)
+    at = dict(zip(results.experiment.rows, INFORMATIVE, strict=True))
     for panel in (whole, close):
+        curves(results, at, "precision", panel, "error")
         label = "informative kernels of 30"
-        what = "mean average precision"
-        curves(results, INFORMATIVE, "precision", label, what, ax=panel)
+        panel.set(xlabel=label, ylabel="mean average precision")
+        panel.legend(frameon=False)
     start = INFORMATIVE[2]  # the curves cross beyond this point
     row = f"{start} informative"
     lowest = min(results.mean(row, column, "precision") for column in RECOGNISED)
@@ -278,16 +273,15 @@ def draw_precision(results: Results) -> Any:
 # ------------------------------------------------------------------------- claims
 
 
-def gap(results: Results, row: str, measure: str, first: str, second: str) -> str:
-    """A difference and its standard error, as text."""
-    difference = results.difference(row, first, second, measure)
-    return f"{row}: {with_error(*difference, digits=3)}"
+def told(gaps: Mapping[str, Estimate], *rows: str) -> str:
+    """Differences as text, in these rows or in all of them."""
+    return "; ".join(f"{row}: {gaps[row]:+.3f}" for row in rows or gaps)
 
 
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether both errors at 50 kernels are far below those at 5."""
     few, *_, many = results.experiment.rows
-    found = {c: [results.mean(r, c, "error") for r in (few, many)] for c in (L1, L2)}
+    found = {c: results.means((few, many), c, "error") for c in (L1, L2)}
     text = ", ".join(f"{c} from {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
     return all(b < a / 1.5 for a, b in found.values()), text
 
@@ -301,19 +295,18 @@ def ahead(
 ) -> tuple[bool, str]:
     """Whether one column minus another has this sign in each of the rows."""
     first, second = columns
-    differences = [results.difference(row, first, second, measure)[0] for row in rows]
-    found = "; ".join(gap(results, row, measure, first, second) for row in rows)
-    holds = all(sign * difference > 0 for difference in differences)
-    return holds, f"{measure} of {first} minus {second}, {found}"
+    gaps = {row: results.difference(row, first, second, measure) for row in rows}
+    holds = all(sign * gap.mean > 0 for gap in gaps.values())
+    return holds, f"{measure} of {first} minus {second}, {told(gaps)}"
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
     """Whether the advantage of l2 is significant from 20 kernels on, and grows."""
     rows = list(results.experiment.rows)[3:]
-    gaps = [results.difference(row, L1, L2, "error") for row in rows]
-    clear = all(mean > 2 * error for mean, error in gaps)
-    slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps], 1)[0]
-    found = "; ".join(gap(results, row, "error", L1, L2) for row in (rows[0], rows[-1]))
+    gaps = {row: results.difference(row, L1, L2, "error") for row in rows}
+    clear = all(mean > 2 * error for mean, error in gaps.values())
+    slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps.values()], 1)[0]
+    found = told(gaps, rows[0], rows[-1])
     return bool(clear and slope > 0), f"error of l1 minus l2, {found}"
 
 
@@ -335,40 +328,36 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
-    worst = min(gaps, key=lambda row: gaps[row][0])
-    texts = [gap(results, row, "precision", L2, UNIFORM) for row in (worst, rows[-1])]
-    return holds, "precision of l2 minus uniform, smallest " + ", last ".join(texts)
+    worst, last = told(gaps, min(gaps, key=gaps.__getitem__)), told(gaps, rows[-1])
+    return holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
 
 
 def selects_the_largest(results: Results) -> tuple[bool, str]:
     """Whether most kernels that l1 selects are among as many largest weights of l2."""
-    among, chance = {}, {}
+    found = {}
     for row in list(results.experiment.rows)[1:]:
-        shares, sizes = [], []
+        shares = []
         l1, l2 = (results.values(row, column, "weights") for column in (L1, L2))
         for sparse, dense in zip(l1, l2, strict=True):
             chosen = np.flatnonzero(sparse > ZERO * np.max(sparse))
             largest = np.argsort(-dense)[: len(chosen)]
-            shares.append(len(np.intersect1d(chosen, largest)) / len(chosen))
-            sizes.append(len(chosen) / len(sparse))
-        among[row], chance[row] = float(np.mean(shares)), float(np.mean(sizes))
-    first = list(among)[2]
-    found = (
-        f"{100 * among[first]:.0f} % of them with {first} kernels "
-        f"({100 * chance[first]:.0f} % by chance), "
-        f"{100 * np.mean(list(among.values())):.0f} % on average "
-        f"({100 * np.mean(list(chance.values())):.0f} %)"
+            both = len(np.intersect1d(chosen, largest))
+            shares.append((both / len(chosen), len(chosen) / len(sparse)))
+        found[row] = 100 * np.mean(shares, axis=0)
+    among, chance = np.transpose(list(found.values()))
+    third = list(found)[2]
+    text = (
+        f"{found[third][0]:.0f} % of them with {third} kernels "
+        f"({found[third][1]:.0f} % by chance), {np.mean(among):.0f} % on average "
+        f"({np.mean(chance):.0f} %)"
     )
-    usually = np.mean(list(among.values())) > 0.5
-    return bool(usually) and all(among[row] > chance[row] for row in among), found
+    return bool(np.mean(among) > 50 and np.all(among > chance)), text
 
 
 def insensitive(results: Results) -> tuple[bool, str]:
     """Whether mean precision moves by less than half a point between the lambdas."""
-    spans = {}
-    for column in results.experiment.columns:
-        means = [results.mean(r, column, "precision") for r in results.experiment.rows]
-        spans[column] = float(np.ptp(means))
+    rows, columns = results.experiment.rows, results.experiment.columns
+    spans = {c: float(np.ptp(results.means(rows, c, "precision"))) for c in columns}
     found = ", ".join(f"{column} {span:.4f}" for column, span in spans.items())
     return max(spans.values()) < 0.005, f"largest minus smallest precision: {found}"
 
@@ -377,7 +366,7 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
     """Whether cutting planes take over ten iterations for l1, and under six for l2."""
     names = [f"{norm}, cutting plane" for norm in (L1, L2)]
     rows = results.experiment.rows
-    l1, l2 = ([results.mean(r, name, "iterations") for r in rows] for name in names)
+    l1, l2 = (results.means(rows, name, "iterations") for name in names)
     found = (
         f"l1 {min(l1):.1f} to {max(l1):.1f} iterations, "
         f"l2 {min(l2):.1f} to {max(l2):.1f}"
@@ -387,10 +376,11 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
 
 def l1_is_slow(results: Results) -> tuple[bool, str]:
     """Whether l1 takes over three times as long as l2, with Newton for comparison."""
-    rows, ratios = results.experiment.rows, {}
+    ratios = {}
     for solver in ("cutting plane", "newton"):
-        l1, l2 = f"{L1}, {solver}", f"{L2}, {solver}"
-        ratios[solver] = np.mean([results.ratio(r, l1, l2, "seconds") for r in rows])
+        names, rows = (f"{L1}, {solver}", f"{L2}, {solver}"), results.experiment.rows
+        l1, l2 = (results.means(rows, name, "seconds") for name in names)
+        ratios[solver] = np.mean(l1 / l2)
     found = ", ".join(f"{ratio:.1f} with {name}" for name, ratio in ratios.items())
     return bool(ratios["cutting plane"] > 3), f"time of l1 over l2: {found}"
 
@@ -405,47 +395,38 @@ def informative_of_30(*informative: int) -> dict[str, Any]:
 
 def views_drawn(*sizes: int) -> dict[str, Any]:
     """Rows with these numbers of simulated views."""
-    return {f"{n} kernels": functools.partial(number, n) for n in sizes}
+    return {f"{n} kernels": functools.partial(int, n) for n in sizes}
 
 
-SAYS = read_printed("yan2009", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "yan2009",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "figure1",
-            {"one view": functools.partial(number, 1)},
+    globals(),
+    {
+        "figure1": (
+            {"one view": functools.partial(int, 1)},
             two_gaussians,
             {"one kernel": functools.partial(simulate, norm=np.inf)},
             draw_examples,
         ),
-        SAYS.experiment(
-            "figure2", views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors
-        ),
-        SAYS.experiment(
-            "figure3", views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights
-        ),
-        SAYS.experiment(
-            "figure4",
+        "figure2": (views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors),
+        "figure3": (views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights),
+        "figure4": (
             informative_of_30(9, 21, 30),
             mixed_kernels,
             {L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
             draw_weights,
         ),
-        SAYS.experiment(
-            "figure5",
+        "figure5": (
             informative_of_30(*INFORMATIVE),
             mixed_kernels,
             RECOGNISED,
             draw_precision,
         ),
-        SAYS.experiment(
-            "lambda",
+        "lambda": (
             {f"{x:.0e}": functools.partial(objects, 15, x) for x in LAMBDAS},
             mixed_kernels,
             RECOGNISED,
         ),
-        SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
-    ),
+        "time": (informative_of_30(15, 30), mixed_kernels, TIMED),
+    },
 )

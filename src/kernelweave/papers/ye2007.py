@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
@@ -40,16 +40,15 @@ from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
-    Paper,
     Split,
     first_rows,
     fit_seconds,
     partition,
-    read_printed,
+    read_paper,
     table_rows,
 )
 from kernelweave.papers.figures import bars
-from kernelweave.papers.results import Results, with_error
+from kernelweave.papers.results import Results
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
@@ -77,15 +76,6 @@ def table(
     return minmax_scale(X) if scaled else X, y
 
 
-def some_of_each(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, per_class: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``per_class`` rows of each class, drawn at random."""
-    X, y = data
-    drawn = [rng.permutation(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)]
-    return X[np.concatenate(drawn)], y[np.concatenate(drawn)]
-
-
 def three_to_two(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Split:
@@ -94,7 +84,7 @@ def three_to_two(
     Of tables with more rows, 100 of each class are drawn first.
     """
     if np.max(np.bincount(data[1])) > PER_CLASS:
-        data = some_of_each(data, rng, PER_CLASS)
+        data = first_rows(*data, PER_CLASS, rng=rng)
     return partition(data, rng, share=0.6)
 
 
@@ -114,33 +104,17 @@ def measured(model: Any, split: Split) -> dict[str, float]:
     return {"accuracy": accuracy, "seconds": seconds}
 
 
-def fisher(
-    split: Split,
-    learn: bool = True,
-    scatter: Literal["total", "within"] = "total",
-    formulation: Literal["exact", "block"] = "exact",
-) -> dict[str, float]:
+def fisher(split: Split, learn: bool = True, **setting: Any) -> dict[str, float]:
     """SDP_theta (16), (34), (37); with lambda learned (40), (41); and SDP_Kim (9)."""
     # kernels have trace m in this library, and trace one in the paper
-    alpha = LAMBDA * len(split.y_train)
-    model = MultipleKernelFDA(
-        gaussians(split),
-        norm=1,
-        alpha="learn" if learn else alpha,
-        scatter=scatter,
-        formulation=formulation,
-        cv=None,
-    )
+    alpha: Any = "learn" if learn else LAMBDA * len(split.y_train)
+    model = MultipleKernelFDA(gaussians(split), norm=1, alpha=alpha, cv=None, **setting)
     return measured(model, split)
 
 
-def margin(
-    split: Split,
-    loss: Literal["l1", "l2"] = "l1",
-    C: float | Literal["learn"] = PRICE,
-) -> dict[str, float]:
+def margin(split: Split, C: Any = PRICE, **setting: Any) -> dict[str, float]:
     """SM1, SM2 and SM2_C: support vector machines with learned kernels."""
-    return measured(MultipleKernelSVC(gaussians(split), margin=loss, C=C), split)
+    return measured(MultipleKernelSVC(gaussians(split), C=C, **setting), split)
 
 
 def rkda_cv(split: Split) -> dict[str, float]:
@@ -172,8 +146,8 @@ BINARY: Columns = {
     LEARNED: fisher,
     KIM: functools.partial(fisher, learn=False, scatter="within"),
     "SM1": margin,
-    "SM2": functools.partial(margin, loss="l2"),
-    "SM2_C": functools.partial(margin, loss="l2", C="learn"),
+    "SM2": functools.partial(margin, margin="l2"),
+    "SM2_C": functools.partial(margin, margin="l2", C="learn"),
     RKDA: rkda_cv,
     SVM: svm_cv,
 }
@@ -206,7 +180,7 @@ def ahead(
     if not any(gap or error > 0 for gap, error in gaps.values()):
         return False, "no difference on any split"
     holds = all(gap > 2 * error for gap, error in gaps.values())
-    texts = [f"{name} {with_error(*gap, digits=2)}" for name, gap in gaps.items()]
+    texts = [f"{name} {gap:+.2f}" for name, gap in gaps.items()]
     return holds, "; ".join(texts)
 
 
@@ -228,10 +202,11 @@ def faster(
     results: Results, columns: Sequence[str], least: float, what: str
 ) -> tuple[bool, str]:
     """Whether the first method takes over ``least`` times as long as the second."""
-    (slow, fast), rows = columns, results.experiment.rows
-    ratios = {row: results.ratio(row, slow, fast, "seconds") for row in rows}
-    found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > least, f"{what}: {found}"
+    rows = results.experiment.rows
+    slow, fast = (results.means(rows, column, "seconds") for column in columns)
+    ratios = slow / fast
+    found = ", ".join(f"{row} {x:.2f}" for row, x in zip(rows, ratios, strict=True))
+    return bool(min(ratios) > least), f"{what}: {found}"
 
 
 # ---------------------------------------------------------------------- the paper
@@ -267,13 +242,12 @@ draw_forms = functools.partial(
     labels=("accuracy in %", "CPU seconds"),
 )
 
-SAYS = read_printed("ye2007", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "ye2007",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment("table1", BINARY_ROWS, four_to_one, BINARY),
-        SAYS.experiment("table2", MULTICLASS_ROWS, three_to_two, MULTICLASS),
-        SAYS.experiment("figure1", FORMS_ROWS, three_to_two, FORMS, draw_forms),
-    ),
+    globals(),
+    {
+        "table1": (BINARY_ROWS, four_to_one, BINARY),
+        "table2": (MULTICLASS_ROWS, three_to_two, MULTICLASS),
+        "figure1": (FORMS_ROWS, three_to_two, FORMS, draw_forms),
+    },
 )

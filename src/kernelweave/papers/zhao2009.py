@@ -38,7 +38,6 @@ from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import MissingDataError, fetch_expression
-from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -47,19 +46,13 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers.experiment import (
-    Columns,
-    Paper,
-    Split,
-    read_printed,
-    stratified,
-)
-from kernelweave.papers.figures import legend_below, subplots
+from kernelweave.papers.experiment import Columns, Split, partition, read_paper
+from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
 )
-from kernelweave.papers.results import Results, all_hold, mean_and_error, with_error
+from kernelweave.papers.results import Estimate, Results, all_hold
 
 KERNELS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.
@@ -103,23 +96,9 @@ PANELS = ("Prostate", "ALL, fusion")
 # ------------------------------------------------------------------- data, splits
 
 
-@dataclass(frozen=True)
-class Microarray:
-    """Gene expression with genes in groups.
-
-    Attributes
-    ----------
-    data : ndarray of shape (n, d)
-        Genes of all groups, with mean zero and variance one.
-    classes : ndarray of shape (n,)
-        Class of each row.
-    groups : dict
-        Columns of each group.
-    """
-
-    data: np.ndarray
-    classes: np.ndarray
-    groups: Mapping[str, slice]
+#: Gene expression (n, d), scaled to mean zero and variance one, classes (n,), and the
+#: columns of each group of genes.
+Microarray = tuple[np.ndarray, np.ndarray, Mapping[str, slice]]
 
 
 @dataclass(frozen=True)
@@ -157,39 +136,34 @@ class Halves(Split):
 
 
 @functools.cache
-def pathways(name: str) -> Microarray:
-    """A microarray with one group per pathway, in the order of their names."""
-    return grouped(
-        fetch_expression(name, gene_sets="kegg_msigdb", smallest=1, as_frame=False)
+def fetch(name: str, gene_sets: str | None, **target: str) -> Bunch:
+    """A data set as published."""
+    return fetch_expression(
+        name, gene_sets=gene_sets, smallest=1, as_frame=False, **target
     )
 
 
-def grouped(bunch: Bunch) -> Microarray:
-    """The pathways of a data set, each a group of columns."""
+@functools.cache
+def pathways(name: str) -> Microarray:
+    """A data set with one group per pathway, in the order of their names."""
+    bunch = (series if name in GEO else fetch)(name, "kegg_msigdb")
     where = {view: columns for view, _, columns in bunch.views}
     blocks = [bunch.data[:, where[view]] for view in PATHWAYS]
     groups = columns_of(PATHWAYS, [block.shape[1] for block in blocks])
-    return Microarray(standard(np.hstack(blocks)), bunch.target, groups)
-
-
-@functools.cache
-def tox() -> tuple[np.ndarray, np.ndarray]:
-    """TOX as published: genes without names (171, 5748), and classes (171,)."""
-    bunch = fetch_expression("tox", gene_sets=None, as_frame=False)
-    return bunch.data, bunch.target
+    return standard(np.hstack(blocks)), bunch.target, groups
 
 
 @functools.cache
 def clusters() -> Microarray:
-    """TOX in 15 clusters of genes that vary together."""
-    raw, classes = tox()
-    most = np.argsort(np.var(raw, axis=0))[-CLUSTERED:]
-    values = standard(raw[:, np.sort(most)])
+    """TOX, whose genes have no names, in 15 clusters of genes that vary together."""
+    bunch = fetch("tox", None)
+    most = np.argsort(np.var(bunch.data, axis=0))[-CLUSTERED:]
+    values = standard(bunch.data[:, np.sort(most)])
     member = KMeans(KERNELS, n_init=3, random_state=0).fit_predict(values.T)
     order = np.argsort(member, kind="stable")
     names = [f"cluster {i + 1}" for i in range(KERNELS)]
     groups = columns_of(names, np.bincount(member, minlength=KERNELS).tolist())
-    return Microarray(values[:, order], classes, groups)
+    return values[:, order], bunch.target, groups
 
 
 def columns_of(names: Sequence[str], sizes: Sequence[int]) -> dict[str, slice]:
@@ -205,13 +179,11 @@ def series(name: str, gene_sets: str | None) -> Bunch:
     The classes are the first kind of subsets that has the number of classes in the
     paper's Table 1.
     """
-    fetch = functools.partial(
-        fetch_expression, GEO[name], gene_sets=gene_sets, smallest=1, as_frame=False
-    )
-    number = SAYS.fields["table1"]["published"][name, "data"]["classes"].value
+    printed = PAPER.select(table=1)[0].published
+    number = printed[name, "data"]["classes"].value
     for kind in SUBSETS:
         try:
-            bunch = fetch(target=kind)
+            bunch = fetch(GEO[name], gene_sets, target=kind)
         except MissingDataError as error:
             raise MissingDataError(
                 f"{error}; the paper's choice of genes and of 15 pathways is not "
@@ -227,38 +199,21 @@ def series(name: str, gene_sets: str | None) -> Bunch:
     )
 
 
-@functools.cache
-def series_as_published(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """All genes of a data set of the paper, and classes."""
-    bunch = series(name, None)
-    return bunch.data, bunch.target
+halves = functools.partial(partition, share=0.5, kind=Halves, stratify=True)
 
 
-@functools.cache
-def series_pathways(name: str) -> Microarray:
-    """A data set of the paper with one group per pathway."""
-    return grouped(series(name, "kegg_msigdb"))
-
-
-def halves(array: Microarray, rng: np.random.Generator) -> Halves:
-    """A split with half of each class for training."""
-    X, y = array.data, array.classes
-    train, test = stratified(y, 0.5, rng)
-    return Halves(X[train], y[train], X[test], y[test], array.groups)
-
-
-def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
+def holes(data: Sequence[Any], rng: np.random.Generator) -> Halves:
     """Halves, with a share of the training rows removed from each group.
 
     Rows that lack a group at some percentage also lack it at every higher one. A row
     never loses its last group; the next row drawn loses the group instead.
     """
-    array, percent = data
-    split = halves(array, rng)
+    *array, percent = data
+    split: Halves = halves(array, rng)
     train = split.train.copy()
     count = round(percent / 100 * len(train))
-    left = np.full(len(train), len(array.groups))
-    for columns in array.groups.values():
+    left = np.full(len(train), len(split.groups))
+    for columns in split.groups.values():
         order = rng.permutation(len(train))
         rows = order[left[order] > 1][:count]
         train[rows, columns] = np.nan
@@ -266,9 +221,9 @@ def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
     return replace(split, train=train)
 
 
-def with_holes(name: str, percent: int) -> tuple[Microarray, int]:
+def with_holes(name: str, percent: int) -> tuple[Any, ...]:
     """A row of Figure 1."""
-    return SETS[name](), percent
+    return *SETS[name](), percent
 
 
 def itself(data: Any, rng: np.random.Generator) -> Any:
@@ -279,26 +234,22 @@ def itself(data: Any, rng: np.random.Generator) -> Any:
 # ------------------------------------------------------------------------ methods
 
 
-def counts(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+def counts(bunch: Bunch) -> dict[str, float]:
     """A row of Table 1."""
-    instances, features = data[0].shape
-    classes = len(np.unique(data[1]))
+    instances, features = bunch.data.shape
     return {
         "instances": instances,
         "features": features,
-        "classes": classes,
+        "classes": len(np.unique(bunch.target)),
         "kernels": KERNELS,
     }
 
 
 def measured(
-    model: Any, split: Halves, weights: Any = None, test: np.ndarray | None = None
+    model: Any, split: Halves, test: np.ndarray, weights: np.ndarray
 ) -> dict[str, Any]:
     """Test accuracy, the number of kernels with a nonzero weight, and the weights."""
-    found = model.predict(split.test if test is None else test)
-    accuracy = float(np.mean(found == split.y_test))
-    if weights is None:
-        weights = model.kernel_weights_
+    accuracy = float(np.mean(model.predict(test) == split.y_test))
     shares = np.asarray(weights, dtype=float).reshape(len(split.groups), -1)  # (p, k)
     selected = float(np.mean(np.sum(shares > SELECTED, axis=0)))
     mean = np.mean(shares, axis=1)
@@ -311,7 +262,7 @@ def mixture(
     """MPKDA; each expert learns from the rows that have its kernel."""
     model = kind(split.views(), missing="available", **setting)
     model.fit(split.train, split.y_train)
-    return measured(model, split, model.class_weights_)
+    return measured(model, split, split.test, model.class_weights_)
 
 
 def one_sum(
@@ -329,9 +280,11 @@ def one_sum(
         train, test = split.train, split.test
         model = kind(split.views(), missing="zero", **other)
     if C:
-        model = GridSearchCV(model, {"C": C}, cv=3).fit(train, split.y_train)
-        return measured(model.best_estimator_, split, test=test)
-    return measured(model.fit(train, split.y_train), split, test=test)
+        search = GridSearchCV(model, {"C": C}, cv=3)
+        model = search.fit(train, split.y_train).best_estimator_
+    else:
+        model.fit(train, split.y_train)
+    return measured(model, split, test, model.kernel_weights_)
 
 
 def single(split: Halves, best: bool) -> dict[str, float]:
@@ -411,21 +364,12 @@ def lacking(name: str, percent: int) -> str:
     return f"{name}, {percent} %"
 
 
-def against(
-    results: Results, column: str, other: str
-) -> tuple[float, float, dict[str, float]]:
-    """Mean difference in accuracy over all rows, its error, and that of every row."""
-    each = {
-        row: results.difference(row, column, other, "accuracy")
-        for row in results.some_rows
-    }
-    gap = float(np.mean([mean for mean, _ in each.values()]))
-    error = float(np.sqrt(np.sum([e**2 for _, e in each.values()]))) / len(each)
-    return gap, error, {row: mean for row, (mean, _) in each.items()}
-
-
-def _shown(gap: float, error: float, other: str) -> str:
-    return f"{with_error(gap, error, 3)} against {other}"
+def against(results: Results, column: str, other: str) -> Estimate:
+    """Mean difference in accuracy over all rows."""
+    rows = results.some_rows
+    each = np.array([results.difference(r, column, other, "accuracy") for r in rows])
+    mean, error = np.mean(each[:, 0]), np.linalg.norm(each[:, 1]) / len(each)
+    return Estimate(float(mean), float(error))
 
 
 def average_and_wins(results: Results) -> tuple[bool, str]:
@@ -449,37 +393,37 @@ def average_and_wins(results: Results) -> tuple[bool, str]:
 def pri_is_best(results: Results) -> tuple[bool, str]:
     """Whether prior projections have the highest mean accuracy of the four methods."""
     gaps = {other: against(results, PRI, other) for other in (POS, KDA, SVM)}
-    found = ", ".join(_shown(g, e, other) for other, (g, e, _) in gaps.items())
-    return all(gap > 0 for gap, _, _ in gaps.values()), found
+    found = ", ".join(f"{gap:+.3f} against {other}" for other, gap in gaps.items())
+    return all(gap.mean > 0 for gap in gaps.values()), found
 
 
 def pri_beats_pos(results: Results) -> tuple[bool, str]:
     """Whether prior projections beat posterior ones by two standard errors."""
-    gap, error, _ = against(results, PRI, POS)
-    printed, other, _ = against(results, PRI, PRINTED)
-    found = f"{_shown(gap, error, POS)}; {_shown(printed, other, PRINTED)}"
-    return bool(gap > 2 * error), found
+    gap, printed = against(results, PRI, POS), against(results, PRI, PRINTED)
+    found = f"{gap:+.3f} against {POS}; {printed:+.3f} against {PRINTED}"
+    return bool(gap.mean > 2 * gap.error), found
 
 
 def like_the_best_kernel(results: Results) -> tuple[bool, str]:
     """Whether prior projections match the kernel that is best on the test rows."""
-    gap, error, each = against(results, PRI, BEST)
-    rows = ", ".join(f"{row} {mean:+.2f}" for row, mean in each.items())
-    return abs(gap) <= max(SIMILAR, 2 * error), f"{_shown(gap, error, BEST)} ({rows})"
+    gap = against(results, PRI, BEST)
+    rows = ", ".join(
+        f"{row} {results.difference(row, PRI, BEST, 'accuracy').mean:+.2f}"
+        for row in results.rows
+    )
+    similar = abs(gap.mean) <= max(SIMILAR, 2 * gap.error)
+    return similar, f"{gap:+.3f} against {BEST} ({rows})"
 
 
 def learning_pays(results: Results) -> tuple[bool, str]:
     """Whether learned weights beat equal ones."""
-    gap, error, _ = against(results, PRI, UNIFORM)
-    prior, other, _ = against(results, PRIOR, UNIFORM)
-    found = f"{_shown(gap, error, 'equal weights')}; with a Dirichlet prior "
-    return bool(gap > 2 * error), found + with_error(prior, other, 3)
+    gap, prior = (against(results, column, UNIFORM) for column in (PRI, PRIOR))
+    found = f"{gap:+.3f} against equal weights; with a Dirichlet prior {prior:+.3f}"
+    return bool(gap.mean > 2 * gap.error), found
 
 
 def _selected(results: Results, column: str) -> float:
-    return float(
-        np.mean([results.mean(r, column, "kernels") for r in results.some_rows])
-    )
+    return float(np.mean(results.means(results.some_rows, column, "kernels")))
 
 
 def few_kernels(results: Results) -> tuple[bool, str]:
@@ -498,20 +442,18 @@ def order_of_sparsity(results: Results) -> tuple[bool, str]:
 
 def mapk_is_frequent(results: Results) -> tuple[bool, str]:
     """Whether the pathway is selected more often than the average one."""
-    at = PATHWAYS.index(MAPK)
-    more, found = [], []
-    for column in (PRI, KDA, SVM):
-        rows = [row for row in results.some_rows if not row.startswith("TOX")]
-        if not rows:
-            raise KeyError("sets with pathways")
+    rows = [row for row in results.some_rows if not row.startswith("TOX")]
+    if not rows:
+        raise KeyError("sets with pathways")
+
+    def frequent(column: str) -> tuple[bool, str]:
         weights = np.concatenate([results.values(r, column, "weights") for r in rows])
-        shares = np.mean(weights > SELECTED, axis=0)
-        more.append(shares[at] > np.mean(shares))
-        found.append(
-            f"{column} in {100 * shares[at]:.0f} percent of splits, the average "
-            f"pathway in {100 * np.mean(shares):.0f}"
-        )
-    return bool(np.all(more)), "; ".join(found)
+        shares = 100 * np.mean(weights > SELECTED, axis=0)
+        own, mean = shares[PATHWAYS.index(MAPK)], np.mean(shares)
+        text = f"{column} in {own:.0f} percent of splits, the average pathway in "
+        return own > mean, f"{text}{mean:.0f}"
+
+    return all_hold(map(frequent, (PRI, KDA, SVM)))
 
 
 def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
@@ -522,26 +464,21 @@ def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
     return rows[0], rows[-1]
 
 
-def _losses(
-    results: Results, column: str, names: Sequence[str] = PANELS
-) -> tuple[float, float]:
-    """Mean loss in accuracy from the fewest to the most missing rows, and its error."""
+def _losses(results: Results, column: str, names: Sequence[str] = PANELS) -> Estimate:
+    """Mean loss in accuracy from the fewest to the most missing rows."""
     drops = []
     for name in names:
         few, many = _fewest_and_most(results, name)
         first = results.values(few, column, "accuracy")
         drops.append(first - results.values(many, column, "accuracy"))
-    return mean_and_error(np.concatenate(drops))
+    return Estimate.of(np.concatenate(drops))
 
 
 def pri_loses_least(results: Results, name: str) -> tuple[bool, str]:
     """Whether prior projections lose less accuracy than one sum filled with zeros."""
     columns = (PRI, POS, KDA, SVM, KDA_MEAN, SVM_MEAN)
     losses = {column: _losses(results, column, [name]) for column in columns}
-    found = ", ".join(
-        f"{column} {with_error(*loss, digits=3, sign='')}"
-        for column, loss in losses.items()
-    )
+    found = ", ".join(f"{column} {loss:.3f}" for column, loss in losses.items())
     least = all(losses[PRI][0] < losses[column][0] for column in (KDA, SVM))
     return least, f"accuracy lost: {found}"
 
@@ -551,8 +488,8 @@ def origin_hurts(results: Results) -> tuple[bool, str]:
 
     def of(name: str, column: str, other: str) -> tuple[bool, str]:
         _, row = _fewest_and_most(results, name)
-        gap, error = results.difference(row, column, other, "accuracy")
-        return gap < 0, f"{row}: {with_error(gap, error, 3)} for {column}"
+        gap = results.difference(row, column, other, "accuracy")
+        return gap.mean < 0, f"{row}: {gap:+.3f} for {column}"
 
     pairs = ((KDA, KDA_MEAN), (SVM, SVM_MEAN))
     return all_hold(of(name, *pair) for name in PANELS for pair in pairs)
@@ -568,13 +505,8 @@ def draw_lacking(results: Results) -> Any:
     """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
     figure, panels = subplots(len(PANELS))
     for panel, name in zip(panels, PANELS, strict=True):
-        at = [p for p in LACKING if lacking(name, p) in results.rows]
-        rows = [lacking(name, percent) for percent in at]
-        for j, column in enumerate(results.experiment.columns):
-            means = [results.mean(row, column, "accuracy") for row in rows]
-            panel.plot(at, means, color=color(j), marker=marker(j), label=column, ms=4)
-        panel.set_title(name)
-        panel.set_xlabel("training rows lacking, %")
+        curves(results, {lacking(name, p): p for p in LACKING}, "accuracy", panel)
+        panel.set(title=name, xlabel="training rows lacking, %")
     panels[0].set_ylabel("accuracy")
     legend_below(figure, panels[0])
     return figure
@@ -587,32 +519,23 @@ LACKING_ROWS = {
     for name in PANELS
     for percent in LACKING
 }
-SAYS = read_printed("zhao2009", globals())
-PAPER = Paper(
+PAPER = read_paper(
     "zhao2009",
-    SAYS.reference,
-    experiments=(
-        SAYS.experiment(
-            "table1",
+    globals(),
+    {
+        "table1": (
             {
-                "TOX": tox,
-                **{n: functools.partial(series_as_published, n) for n in OTHERS},
+                "TOX": functools.partial(fetch, "tox", None),
+                **{name: functools.partial(series, name, None) for name in OTHERS},
             },
             itself,
             {"data": counts},
         ),
-        SAYS.experiment(
-            "table2",
-            {**SETS, **{n: functools.partial(series_pathways, n) for n in OTHERS}},
+        "table2": (
+            {**SETS, **{name: functools.partial(pathways, name) for name in OTHERS}},
             halves,
             COLUMNS,
         ),
-        SAYS.experiment(
-            "figure1",
-            LACKING_ROWS,
-            holes,
-            WITH_HOLES,
-            draw_lacking,
-        ),
-    ),
+        "figure1": (LACKING_ROWS, holes, WITH_HOLES, draw_lacking),
+    },
 )

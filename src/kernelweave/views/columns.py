@@ -546,9 +546,7 @@ def _used(names: list[str], users: dict[str, list[str]]) -> str:
     )
 
 
-def validate_features(
-    estimator: Any, X: Any, *, reset: bool, sparse: bool = False
-) -> Any:
+def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check the shape and feature names of X, but not yet its entries.
 
     If ``reset``, sets ``n_features_in_`` and ``feature_names_in_`` on the estimator;
@@ -561,12 +559,10 @@ def validate_features(
     estimator : estimator
         Receives ``n_features_in_``; messages name its class.
     X : array-like or DataFrame of shape (n, d)
-        A list, a NumPy array, an array of any array API library, or a pandas or polars
-        DataFrame.
+        A list, a NumPy array, an array of any array API library, a sparse array, or a
+        pandas or polars DataFrame.
     reset : bool
         True in ``fit``, False afterwards.
-    sparse : bool, default=False
-        Whether sparse rows are accepted.
 
     Returns
     -------
@@ -583,7 +579,7 @@ def validate_features(
             "dict accepted, one of kernels."
         )
     if column_names(X) is None:
-        checked = checked_array(X, estimator, sparse=sparse)
+        checked = checked_array(X, estimator, sparse=True)
     else:
         _check_not_empty(X.shape, estimator)
     try:
@@ -605,7 +601,6 @@ def validate_new(
     views: list[View],
     positions: list[list[int]],
     *,
-    sparse: bool = False,
     may_lack: bool = False,
 ) -> tuple[Any, list[list[int]]]:
     """Check new rows, and find the columns of each view in them.
@@ -625,8 +620,6 @@ def validate_new(
         Their names appear in error messages.
     positions : list of list of int
         Columns of each view in the training data.
-    sparse : bool, default=False
-        Whether sparse rows are accepted.
     may_lack : bool, default=False
         Whether a view may lack all of its columns.
 
@@ -641,8 +634,7 @@ def validate_new(
     fitted = getattr(estimator, "feature_names_in_", None)
     names = column_names(X)
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        X = validate_features(estimator, X, reset=False, sparse=sparse)
-        return X, positions
+        return validate_features(estimator, X, reset=False), positions
     _check_not_empty(X.shape, estimator)
     return X, find_columns(X, views, positions, fitted, may_lack)
 
@@ -744,10 +736,11 @@ def split_views(
     views: list[View],
     positions: list[list[int]],
     *,
+    missing: bool = False,
+    partial: Sequence[bool] | None = None,
     dtype: Any = None,
-    partial: Sequence[bool] = (),
-) -> list[Array]:
-    """Cut X into one block of finite floats per view.
+) -> tuple[list[Array], np.ndarray]:
+    """Cut X into one block of floats per view, with NaN where a row lacks the view.
 
     Parameters
     ----------
@@ -756,31 +749,42 @@ def split_views(
     views : list of View
         Their names appear in error messages.
     positions : list of list of int
-        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
+        Columns of each view, from :func:`resolve_columns`.
+    missing : bool, default=False
+        Whether rows may lack a view; sparse rows, which have no gaps, never do.
+    partial : sequence of bool, optional
+        For each view, whether individual entries may be NaN because its kernels begin
+        with an imputer. By default they may not.
     dtype : floating dtype, default=None
         Dtype of all blocks. None: float32 if every view is float32, else float64.
-    partial : sequence of bool, optional
-        For each view, whether entries may be NaN because its kernels begin with an
-        imputer. By default they may not.
 
     Returns
     -------
     blocks : list of arrays of shape (n, d_view)
         Read-only for the caller: they may share memory with X. CSR blocks if X is
         sparse.
+    observed : ndarray of bool of shape (n, v)
+        Which rows have each view.
     """
     if issparse(X):
-        for view in views:
-            if id_reader(view) is not None:
-                raise TypeError(
-                    f"View {view.name!r}: ids cannot be read from sparse rows. Pass a "
-                    "DataFrame with a column of ids."
-                )
-        return _split_sparse(X, views, positions, dtype)
-    blocks, labels = float_blocks(X, views, positions, dtype)
-    for v, (view, block, names) in enumerate(zip(views, blocks, labels, strict=True)):
-        check_finite(block, view, names, v < len(partial) and partial[v])
-    return blocks
+        every = np.ones((X.shape[0], len(views)), dtype=bool)
+        return _split_sparse(X, views, positions, dtype), every
+    labels = [labels_of(column_names(X), columns) for columns in positions]
+    blocks = [
+        _read_block(X, *view, missing)
+        for view in zip(views, positions, labels, strict=True)
+    ]
+    if dtype is None:
+        xp = namespace(*blocks)
+        single = all(block.dtype == xp.float32 for block in blocks)
+        dtype = xp.float32 if single else xp.float64
+    blocks = [as_float(block, dtype) for block in blocks]
+    partial = [False] * len(views) if partial is None else partial
+    observed = [
+        observed_rows(*view, missing)
+        for view in zip(blocks, views, labels, partial, strict=True)
+    ]
+    return blocks, np.stack(observed, axis=1)
 
 
 def id_reader(view: View) -> Any | None:
@@ -818,43 +822,27 @@ def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
         yield spec, piped
 
 
-def _places(X: Any, kernel: Any, view: View, columns: list[int], gaps: bool) -> Array:
-    """The row numbers (n, 1) of samples in the matrix of a kernel, NaN if absent."""
+def _read_block(
+    X: Any, view: View, columns: list[int], labels: list[Any], gaps: bool
+) -> Array:
+    """The numbers (n, d_view) of a view, not yet checked.
+
+    For a kernel that looks samples up by id, these are their row numbers (n, 1) in its
+    matrix, and NaN if they are absent, which they may be if there are ``gaps``.
+    """
+    kernel, where = id_reader(view), f"View {view.name!r}"
+    if kernel is None:
+        return to_float(take_columns(X, columns), where, labels)
     if len(columns) != 1:
         raise ValueError(
-            f"View {view.name!r}: Similarity needs one column of ids; columns="
+            f"{where}: Similarity needs one column of ids; columns="
             f"{view.columns!r:.80} selects {len(columns)}."
         )
-    with prefixed(f"View {view.name!r}: "):
+    with prefixed(f"{where}: "):
         places = kernel.places(take_columns(X, columns), gaps)
     if not is_array(X):
         return places
     return from_numpy(places, X, getattr(namespace(X), places.dtype.name))
-
-
-def float_blocks(
-    X: Any,
-    views: list[View],
-    positions: list[list[int]],
-    dtype: Any = None,
-    gaps: bool = False,
-) -> tuple[list[Array], list[list[Any]]]:
-    """One block of floats per view, not yet checked, and the names of its columns.
-
-    ``gaps`` says whether rows may lack a view, and so have an id that is not known.
-    """
-    labels = [labels_of(column_names(X), columns) for columns in positions]
-    blocks = [
-        to_float(take_columns(X, columns), f"View {view.name!r}", names_)
-        if (reader := id_reader(view)) is None
-        else _places(X, reader, view, columns, gaps)
-        for view, columns, names_ in zip(views, positions, labels, strict=True)
-    ]
-    xp = namespace(*blocks)
-    if dtype is None:
-        single = all(block.dtype == xp.float32 for block in blocks)
-        dtype = xp.float32 if single else xp.float64
-    return [as_float(block, dtype) for block in blocks], labels
 
 
 def _split_sparse(
@@ -865,6 +853,11 @@ def _split_sparse(
     columns = csc_array(X)  # of a sparse matrix as well, whose sums have two axes
     blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
     for view, block, columns_ in zip(views, blocks, positions, strict=True):
+        if id_reader(view) is not None:
+            raise TypeError(
+                f"View {view.name!r}: ids cannot be read from sparse rows. Pass a "
+                "DataFrame with a column of ids."
+            )
         bad = np.flatnonzero(~np.isfinite(block.data))
         if len(bad):
             row = int(np.searchsorted(block.indptr, bad[0], side="right")) - 1
@@ -876,6 +869,56 @@ def _split_sparse(
                 "the rows."
             )
     return blocks
+
+
+def observed_rows(
+    block: Array, view: View, labels: list[Any], imputed: bool, missing: bool
+) -> np.ndarray:
+    """Which rows (n,) have the view; all entries of these must be finite.
+
+    Single entries may be NaN if they are ``imputed``. Rows of NaN are those without the
+    view if it may be ``missing``; in a view that is the product of others, so are rows
+    with any gap, since infinite entries are refused in the others.
+    """
+    xp = namespace(block)
+    finite = xp.isfinite(block)
+    if bool(xp.all(finite)):
+        return np.ones(block.shape[0], dtype=bool)
+    if missing and view.joint:
+        return np.asarray(to_numpy(xp.all(finite, axis=1)))
+    values = to_numpy(block)
+    lacks = np.isnan(values).all(axis=1)
+    odd = np.isinf(values) if imputed else ~to_numpy(finite)
+    rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
+    odd &= rows[:, None]
+    if not odd.any():
+        return rows
+    i, j = (int(index) for index in np.argwhere(odd)[0])
+    if lacks[i]:
+        absent = np.flatnonzero(lacks).tolist()
+        raise ValueError(
+            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
+            f"{view.name!r}: all its entries are NaN in row(s) "
+            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
+            "missing='available' or missing='zero' in an estimator that allows missing "
+            "views."
+        )
+    found = "NaN" if np.isnan(values[i, j]) else "infinity"
+    advice = (
+        f" ({odd.any(axis=1).sum()} row(s) of the view are affected). Impute such "
+        "entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or drop "
+        "the rows."
+    )
+    if missing:
+        advice = (
+            ", but other entries of the row are present. A row lacks a view if all its "
+            "entries are NaN; impute individual entries, for example with "
+            "sklearn.impute.SimpleImputer in a Pipeline."
+        )
+    raise ValueError(
+        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
+        f"holds {values[i, j]}{advice}"
+    )
 
 
 def take_columns(X: Any, columns: list[int]) -> Any:
@@ -979,33 +1022,3 @@ def floats_of(
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(refused(place, value, error)) from error
     return out
-
-
-def check_finite(
-    block: Array, view: View, labels: list[Any], partial: bool = False
-) -> None:
-    """Refuse NaN, unless ``partial``, and infinity in a block (n, d) of a view."""
-    xp = namespace(block)
-    if bool(xp.all(xp.isfinite(block))):
-        return
-    values = to_numpy(block)
-    if partial and not np.isinf(values).any():
-        return
-    i, j = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
-    found = "NaN" if np.isnan(values[i, j]) else "infinity"
-    absent = np.flatnonzero(np.isnan(values).all(axis=1)).tolist()
-    if i in absent:
-        raise ValueError(
-            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}: all its entries are NaN in row(s) "
-            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
-            "missing='available' or missing='zero' in an estimator that allows missing "
-            "views."
-        )
-    rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    raise ValueError(
-        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
-        f"holds {values[i, j]} ({rows.size} row(s) of the view are affected). Impute "
-        "such entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or "
-        "drop the rows."
-    )

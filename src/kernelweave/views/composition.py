@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -56,31 +56,27 @@ class ViewsParamsMixin(BaseEstimator):
         """
         if "views" in params:
             self.views = params.pop("views")
-        kernels = self._named_kernels()
+        kernels, own = self._named_kernels(), self._get_param_names()
         changes = _by_head(params)
-        self._refuse_unknown(changes.keys(), kernels.keys())
+        for head in changes:
+            if head not in own and head not in kernels:
+                raise ValueError(
+                    f"Invalid parameter {head!r} for {type(self).__name__}: it has no "
+                    "parameter and no view of this name."
+                    f"{did_you_mean(head, [*own, *kernels])} Its views are "
+                    f"{list(kernels)!r}, its parameters {own!r}."
+                )
         super().set_params(
             **{k: v for k, v in params.items() if k.partition("__")[0] not in kernels}
         )
-        for name, kernel in kernels.items():
-            if name in changes:
-                kernels[name] = _changed(kernel, changes[name], name)
-        if changes.keys() & kernels.keys():
-            self.views = [(v[0], kernels.get(v[0], v[1]), v[2]) for v in self.views]
+        new = {
+            name: with_params(kernel, changes[name], name)
+            for name, kernel in kernels.items()
+            if name in changes
+        }
+        if new:
+            self.views = [(v[0], new.get(v[0], v[1]), v[2]) for v in self.views]
         return self
-
-    def _refuse_unknown(self, heads: Collection[str], views: Collection[str]) -> None:
-        """Refuse names that are neither parameters nor views, and suggest others."""
-        own = self._get_param_names()
-        for head in heads:
-            if head in own or head in views:
-                continue
-            raise ValueError(
-                f"Invalid parameter {head!r} for {type(self).__name__}: it has no "
-                "parameter and no view of this name."
-                f"{did_you_mean(head, [*own, *views])} Its views are {list(views)!r}, "
-                f"its parameters {own!r}."
-            )
 
     def _named_kernels(self) -> dict[str, Any]:
         """Kernels by view name; empty where ``views`` is not a list of views."""
@@ -113,7 +109,8 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
     kernel : object
         The kernel, which is not modified.
     params : dict
-        Nested names, such as ``gamma`` or ``0__gamma``, mapped to values.
+        Nested names, such as ``gamma`` or ``0__gamma``, mapped to values; the name ""
+        stands for the kernel itself.
     path : str
         Name of the kernel in error messages.
 
@@ -121,6 +118,10 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
     -------
     changed : object
     """
+    params = dict(params)
+    kernel = params.pop("", kernel)
+    if not params:
+        return kernel
     if isinstance(kernel, list):
         kernel = list(kernel)
         for head, changes in _by_head(params).items():
@@ -130,7 +131,7 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
                     f"not one of {path}__0, ..., {path}__{len(kernel) - 1}."
                 )
             item = kernel[int(head)]
-            kernel[int(head)] = _changed(item, changes, f"{path}__{head}")
+            kernel[int(head)] = with_params(item, changes, f"{path}__{head}")
         return kernel
     if not hasattr(kernel, "set_params") or isinstance(kernel, type):
         raise ValueError(
@@ -155,9 +156,3 @@ def _by_head(params: dict[str, Any]) -> dict[str, dict[str, Any]]:
         head, _, rest = key.partition("__")
         grouped.setdefault(head, {})[rest] = value
     return grouped
-
-
-def _changed(kernel: Any, changes: dict[str, Any], path: str) -> Any:
-    changes = dict(changes)
-    kernel = changes.pop("", kernel)
-    return with_params(kernel, changes, path) if changes else kernel

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import Array, device, namespace, row_chunks, to_numpy
-from kernelweave.views.columns import View, check_finite, float_blocks, prefixed, some
+from kernelweave._array import Array, device, namespace, to_numpy
+from kernelweave.views.columns import View, observed_rows, prefixed, some
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
@@ -37,51 +37,12 @@ class ObservedViews:
     observed: np.ndarray
 
 
-def split_with_missing(
-    X: Any,
-    views: list[View],
-    positions: list[list[int]],
-    *,
-    partial: Sequence[bool] | None = None,
-    dtype: Any = None,
-) -> ObservedViews:
-    """Cut X into one block of floats per view, with NaN where a row lacks the view.
-
-    Parameters
-    ----------
-    X : array or DataFrame of shape (n, d)
-        What :func:`~kernelweave.views.columns.validate_features` returned.
-    views : list of View
-        Their names appear in error messages.
-    positions : list of list of int
-        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
-    partial : sequence of bool, optional
-        For each view, whether individual entries may be NaN because its kernels begin
-        with an imputer. By default they may not.
-    dtype : floating dtype, default=None
-        Dtype of all blocks. None: float32 if every view is float32, else float64.
-
-    Returns
-    -------
-    ObservedViews
-    """
-    blocks, labels = float_blocks(X, views, positions, dtype, gaps=True)
-    partial = [False] * len(views) if partial is None else partial
-    observed = [
-        _complete(block) if view.joint else _rows_with(block, view.name, names, imputed)
-        for block, view, names, imputed in zip(
-            blocks, views, labels, partial, strict=True
-        )
-    ]
-    return ObservedViews(blocks, np.stack(observed, axis=1))
-
-
-def precomputed_with_missing(
+def read_kernels(
     estimator: Any,
     X: Any,
     *,
     reset: bool,
-    n_kernels: int | None = None,
+    missing: bool = True,
     trained: np.ndarray | None = None,
 ) -> tuple[ObservedViews, list[str]]:
     """Check a stack of kernels in which rows of NaN mark samples without the kernel.
@@ -96,8 +57,8 @@ def precomputed_with_missing(
         values are NaN for all training samples that had the kernel.
     reset : bool
         True in ``fit``, False afterwards.
-    n_kernels : int, default=None
-        If given, the number p of training kernels, which X must match.
+    missing : bool, default=True
+        Whether samples may lack a kernel.
     trained : ndarray of bool of shape (n, p), default=None
         Which training samples had which kernel; the values for the others are ignored.
 
@@ -108,14 +69,12 @@ def precomputed_with_missing(
     names : list of str
         ``kernel_0``, ``kernel_1``, ...
     """
-    K, names = validate_precomputed(
-        estimator, X, reset=reset, n_kernels=n_kernels, allow_nan=True
-    )
+    K, names = validate_precomputed(estimator, X, reset=reset, allow_nan=missing)
     xp, (m, n, p) = namespace(K), K.shape
-    missing = xp.isnan(K)
-    if not bool(xp.any(missing)):
+    blanks = xp.isnan(K) if missing else None
+    if blanks is None or not bool(xp.any(blanks)):
         return ObservedViews(K, np.ones((m, p), dtype=bool)), names
-    gaps: Any = to_numpy(missing)
+    gaps: Any = to_numpy(blanks)
     observed = np.empty((m, p), dtype=bool)
     for kernel in range(p):
         gap = gaps[:, :, kernel]
@@ -135,7 +94,7 @@ def precomputed_with_missing(
                 "value, or drop the sample."
             )
         observed[:, kernel] = ~lacks
-    return ObservedViews(xp.where(missing, xp.zeros_like(K), K), observed), names
+    return ObservedViews(xp.where(blanks, xp.zeros_like(K), K), observed), names
 
 
 def check_every_view(
@@ -191,37 +150,4 @@ def check_numbers(block: Columns, view: View, rows: np.ndarray) -> None:
     """Refuse columns that are not numbers in the rows (n,) that have the view."""
     with prefixed(f"View {view.name!r}"):
         numbers = block.numbers
-    if np.all(rows):
-        check_finite(numbers, view, block.labels)
-    else:
-        _rows_with(numbers, view.name, block.labels, imputed=False)
-
-
-def _complete(block: Array) -> np.ndarray:
-    """Which rows (n,) have every entry; infinite ones are refused in their own view."""
-    xp = namespace(block)
-    return np.asarray(to_numpy(xp.all(xp.isfinite(block), axis=1)))
-
-
-def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.ndarray:
-    """Which rows (n,) have the view; all entries of these must be finite."""
-    xp, n = namespace(block), int(block.shape[0])
-    if bool(xp.all(xp.isfinite(block))):
-        return np.ones(n, dtype=bool)
-    lacks = np.empty(n, dtype=bool)
-    for part in row_chunks(n, int(block.shape[1])):
-        values = to_numpy(block[part, :])
-        lacks[part] = np.isnan(values).all(axis=1)
-        odd = np.isinf(values) if imputed else ~np.isfinite(values)
-        odd &= ~lacks[part, None]
-        if odd.any():
-            i, j = (int(index) for index in np.argwhere(odd)[0])
-            found = "NaN" if np.isnan(values[i, j]) else "infinity"
-            raise ValueError(
-                f"Input X contains {found}: view {view!r}, row {part.start + i}, "
-                f"column {labels[j]!r} holds {values[i, j]}, but other "
-                "entries of the row are present. A row lacks a view if all its entries "
-                "are NaN; impute individual entries, for example with "
-                "sklearn.impute.SimpleImputer in a Pipeline."
-            )
-    return ~lacks
+    observed_rows(numbers, view, block.labels, False, missing=not np.all(rows))

@@ -30,7 +30,6 @@ def validate_precomputed(
     X: Any,
     *,
     reset: bool,
-    n_kernels: int | None = None,
     allow_nan: bool = False,
 ) -> tuple[Array, list[str]]:
     """Check a stack of p precomputed kernels and name them.
@@ -42,14 +41,13 @@ def validate_precomputed(
     Parameters
     ----------
     estimator : estimator
-        If ``reset``, its ``n_features_in_`` is set to n; otherwise it is compared to n.
+        If ``reset``, its ``n_features_in_`` is set to n; otherwise it is compared to n,
+        and X must hold the kernels in its ``kernel_names_``.
     X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
         Kernel values; at prediction, those between m new rows and the n training rows.
         Or a dict from names to kernels (n, n), or (m, n) if not ``reset``.
     reset : bool
         True in ``fit``, False afterwards.
-    n_kernels : int, default=None
-        If given, the number p of training kernels, which X must match.
     allow_nan : bool, default=False
         Whether entries may be NaN; if so, a dict may lack kernels at prediction.
 
@@ -94,17 +92,18 @@ def validate_precomputed(
     elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
     validate_data(estimator, labelled, reset=reset, skip_check_array=True)
-    if n_kernels is not None and K.shape[2] != n_kernels:
+    p = K.shape[2]
+    names = names or [f"kernel_{index}" for index in range(p)]
+    if len(names) != p and not reset:
         raise ValueError(
-            f"{type(estimator).__name__} was fitted on {n_kernels} precomputed "
-            f"kernel(s); found {K.shape[2]} in X of shape {shape}. Pass the same "
-            "kernels as in fit, in the same order."
+            f"{type(estimator).__name__} was fitted on {len(names)} precomputed "
+            f"kernel(s); found {p} in X of shape {shape}. Pass the same kernels as in "
+            "fit, in the same order."
         )
-    names = names or [f"kernel_{index}" for index in range(K.shape[2])]
-    if len(names) != K.shape[2]:
+    if len(names) != p:
         raise ValueError(
             f"views names {len(names)} precomputed kernels, {some(map(repr, names))}; "
-            f"found {K.shape[2]} in X of shape {shape}. Give one name per kernel."
+            f"found {p} in X of shape {shape}. Give one name per kernel."
         )
     return K, names
 

@@ -267,30 +267,21 @@ def _from_polars(series: Any) -> Column:
     import polars as pl
 
     dtype = series.dtype
-    gaps = series.is_null().to_numpy()
-    if dtype == pl.Boolean:
-        return Column("boolean", words_of(as_objects(series.to_list()), gaps), gaps)
     if dtype.is_numeric():
-        values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        return Column("number", values, np.isnan(values))
-    if dtype in (pl.Categorical, pl.Enum):
-        return Column("category", words_of(as_objects(series.to_list()), gaps), gaps)
-    if dtype in (pl.Date, pl.Datetime):
-        if getattr(dtype, "time_zone", None):
-            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return _timed("date", series.cast(pl.Datetime("ns")).to_numpy())
-    if dtype == pl.Duration:
-        return _timed("duration", series.cast(pl.Duration("ns")).to_numpy())
-    return _from_objects(as_objects(series.to_list()), gaps)
+        series = series.cast(pl.Float64)
+    if dtype.is_numeric() or dtype.is_temporal():
+        return _from_array(series.to_numpy())  # times in UTC, nulls as NaN and NaT
+    gaps, values = series.is_null().to_numpy(), as_objects(series.to_list())
+    declared = {pl.Boolean: "boolean", pl.Categorical: "category", pl.Enum: "category"}
+    if dtype.base_type() in declared:
+        return Column(declared[dtype.base_type()], words_of(values, gaps), gaps)
+    return _from_objects(values, gaps)
 
 
 def _from_array(values: np.ndarray) -> Column:
     if values.dtype.kind in "fiu":
         numbers = values.astype(np.float64)
         return Column("number", numbers, np.isnan(numbers))
-    if values.dtype.kind == "b":
-        nothing = np.zeros(len(values), dtype=bool)
-        return Column("boolean", words_of(values.astype(object), nothing), nothing)
     if values.dtype.kind in "mM":
         kind = "date" if values.dtype.kind == "M" else "duration"
         return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))

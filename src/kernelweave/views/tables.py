@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from sklearn.utils import Bunch
@@ -100,6 +100,8 @@ def join_tables(
         )
     _check_keys(on, tables, "on")
     _check_keys(kernel, tables, "kernel")
+    needed = "join_tables needs pandas: pip install 'kernelweave[tables]'"
+    pandas = library("pandas", needed)
     frames: dict[str, Any] = {}
     id_names = []
     for name, table in tables.items():
@@ -107,24 +109,34 @@ def join_tables(
             raise TypeError(f"The name of a table must be a str; found {name!r}.")
         with prefixed(f"Table {name!r}: "):
             column = on.get(name) if isinstance(on, Mapping) else on
-            frames[name], id_name = _by_id(_as_pandas(table), column)
+            frames[name], id_name = _by_id(_as_pandas(table, pandas), column)
             id_names.append(id_name)
     ids = {name: frame.index.tolist() for name, frame in frames.items()}
     _check_matches(ids)
-    everyone = list(dict.fromkeys(value for own in ids.values() for value in own))
-    labels, owner = None, None
-    known = set(everyone)
+    everyone = list(dict.fromkeys(chain.from_iterable(ids.values())))
+    known, seen, labels = set(everyone), set(everyone), None
     if target is not None:
-        labels, owner, frames = _split_target(frames, target)
+        labels, owner = _take_target(frames, target)
         known = {i for i, v in zip(labels.index, labels, strict=True) if not is_gap(v)}
+        if not frames[owner].shape[1]:
+            seen = {v for name in ids if name != owner for v in ids[name]}
     if not any(frame.shape[1] for frame in frames.values()):
         raise ValueError("The tables have no columns besides ids and target.")
-    bare = owner is not None and not frames[owner].shape[1]
-    seen = {v for name in ids if not (bare and name == owner) for v in ids[name]}
     kept = known & seen
-    left_out = [value for value in everyone if value not in kept]
-    everyone = [value for value in everyone if value in kept]
-    return _assemble(frames, ids, everyone, labels, left_out, id_names[0], kernel)
+    # Without a name, which the column of ids has already.
+    index = pandas.Index([value for value in everyone if value in kept])
+    data, views = _side_by_side(frames, index, id_names[0], kernel)
+    present = pandas.DataFrame({name: index.isin(own) for name, own in ids.items()})
+    found = Bunch(
+        data=data,
+        views=views,
+        shared=present.astype(int).T @ present.astype(int),
+        left_out=[value for value in everyone if value not in kept],
+    )
+    if labels is not None:
+        found.target = labels.reindex(index)
+    found.summary = _summary(found, frames, int(present.all(axis=1).sum()))
+    return found
 
 
 def _check_keys(given: Any, tables: Mapping[str, Any], parameter: str) -> None:
@@ -140,10 +152,8 @@ def _is_dict(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _as_pandas(table: Any) -> Any:
+def _as_pandas(table: Any, pandas: Any) -> Any:
     """A pandas frame with the columns of a pandas, polars or pyarrow table."""
-    needed = "join_tables needs pandas: pip install 'kernelweave[tables]'"
-    pandas = library("pandas", needed)
     if isinstance(table, pandas.DataFrame):
         return table
     if is_table(table):
@@ -218,10 +228,8 @@ def _check_matches(ids: dict[str, list[Any]]) -> None:
             )
 
 
-def _split_target(
-    frames: dict[str, Any], target: str
-) -> tuple[Any, str, dict[str, Any]]:
-    """The column to be predicted, its table, and the frames without the column."""
+def _take_target(frames: dict[str, Any], target: str) -> tuple[Any, str]:
+    """The column to be predicted, taken out of its frame, and its table."""
     owners = [name for name, frame in frames.items() if target in frame.columns]
     if len(owners) != 1:
         known = [str(c) for frame in frames.values() for c in frame.columns]
@@ -232,28 +240,17 @@ def _split_target(
         raise ValueError(
             f"target={target!r} must be a column of one table; it is in {found}.{hint}"
         )
-    labels = frames[owners[0]][target]
-    rest = {
-        name: frame.drop(columns=target) if name == owners[0] else frame
-        for name, frame in frames.items()
-    }
-    return labels, owners[0], rest
+    frame = frames[owners[0]]
+    frames[owners[0]] = frame.drop(columns=target)
+    return frame[target], owners[0]
 
 
-def _assemble(
-    frames: dict[str, Any],
-    ids: dict[str, list[Any]],
-    everyone: list[Any],
-    labels: Any,
-    left_out: list[Any],
-    id_name: str,
-    kernel: Any,
-) -> Bunch:
-    """The joined frame, its views, and what there is to say about them."""
+def _side_by_side(
+    frames: dict[str, Any], index: Any, id_name: str, kernel: Any
+) -> tuple[Any, list[tuple[str, Any, list[str]]]]:
+    """One frame with the rows of ``index`` and the columns of all; and its views."""
     import pandas
 
-    # Without a name, which the column of ids has already.
-    index = pandas.Index(everyone)
     parts = [pandas.DataFrame({id_name: index}, index=index)]
     views = []
     for name, frame in frames.items():
@@ -274,38 +271,16 @@ def _assemble(
             f"Several columns would get the name(s) {shown(twice)}; rename the columns "
             "or the tables."
         )
-    counted = {name: set(own).intersection(everyone) for name, own in ids.items()}
-    names = list(frames)
-    shared = pandas.DataFrame(
-        [[len(counted[a] & counted[b]) for b in names] for a in names],
-        index=names,
-        columns=names,
-    )
-    found = Bunch(
-        data=data,
-        views=views,
-        shared=shared,
-        left_out=left_out,
-        summary=_summary(frames, counted, len(everyone), left_out, labels, id_name),
-    )
-    if labels is not None:
-        found.target = labels.reindex(index)
-    return found
+    return data, views
 
 
-def _summary(
-    frames: dict[str, Any],
-    counted: dict[str, set[Any]],
-    n: int,
-    left_out: list[Any],
-    labels: Any,
-    id_name: str,
-) -> str:
+def _summary(found: Bunch, frames: dict[str, Any], whole: int) -> str:
     """How many samples each table has and shares, one line each."""
+    n, shared = len(found.data), found.shared
     lines = [f"{_count(n, 'sample')} from {_count(len(frames), 'table')}, matched by "]
-    lines[0] += repr(id_name)
+    lines[0] += repr(found.data.columns[0])
     for name, frame in frames.items():
-        lacking = n - len(counted[name])
+        lacking = n - shared.loc[name, name]
         verb = "lacks" if lacking < 2 else "lack"
         lines.append(
             f"  {name}: {_count(n - lacking, 'sample')}, "
@@ -313,15 +288,14 @@ def _summary(
             f"{_count(lacking, 'sample') if lacking else 'no sample'} {verb} it"
         )
     for one, other in combinations(frames, 2):
-        both = len(counted[one] & counted[other])
-        lines.append(f"  in {one} and in {other}: {_count(both, 'sample')}")
+        both = _count(shared.loc[one, other], "sample")
+        lines.append(f"  in {one} and in {other}: {both}")
     if len(frames) > 1:
-        whole = len(set.intersection(*counted.values()))
         lines.append(f"  in every table: {_count(whole, 'sample')}")
-    if labels is not None:
-        gone = f"; {_count(len(left_out), 'sample')} without it, or with nothing else, "
-        lines.append(f"  target {labels.name!r}")
-        lines[-1] += f"{gone}left out" if left_out else ""
+    if "target" in found:
+        gone = f"; {_count(len(found.left_out), 'sample')} without it, or with nothing "
+        lines.append(f"  target {found.target.name!r}")
+        lines[-1] += f"{gone}else, left out" if found.left_out else ""
     return "\n".join(lines)
 
 

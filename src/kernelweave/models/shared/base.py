@@ -57,7 +57,6 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
     one_of,
     positive,
-    read_kernels,
     read_options,
     read_weighted_rows,
     refuse_name,
@@ -100,7 +99,7 @@ from kernelweave.views.columns import (
     validate_new,
 )
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import ObservedViews
+from kernelweave.views.missing import ObservedViews, read_kernels
 
 #: What to do with a kernel that is not positive semidefinite.
 Psd = Literal["error", "clip", "trust"]
@@ -678,14 +677,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 f"on {_home(self._like)}, but X is {_home(given)}; move X there, or "
                 "fit again where X is"
             )
+        missing = self.missing != "error"
         if is_precomputed(self.views):
             trained = getattr(self.kernel_map_, "observed", None)
-            p = len(self.kernel_names_)
-            return read_kernels(self, X, reset=False, n_kernels=p, trained=trained)[0]
+            return read_kernels(self, X, reset=False, missing=missing, trained=trained)[
+                0
+            ]
         views, fitted = self._views, self._positions
-        X, positions = validate_new(
-            self, X, views, fitted, sparse=True, may_lack=self.missing != "error"
-        )
+        X, positions = validate_new(self, X, views, fitted, may_lack=missing)
         widths = [len(columns) for columns in fitted]
         return split_blocks(self, X, views, positions, self._like.dtype, widths)
 

@@ -51,10 +51,8 @@ from kernelweave.views.missing import (
     check_every_view,
     check_numbers,
     check_some_view,
-    precomputed_with_missing,
-    split_with_missing,
+    read_kernels,
 )
-from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
 
@@ -824,10 +822,11 @@ def read_views(model: Any, X: Any) -> ReadViews:
                 "views='precomputed' provides only kernels. Add products of centred "
                 "kernels to the stack instead"
             )
-        data, names = read_kernels(model, X, reset=True)
+        missing = model.missing != "error"
+        data, names = read_kernels(model, X, reset=True, missing=missing)
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
-        X = validate_features(model, X, reset=True, sparse=True)
+        X = validate_features(model, X, reset=True)
         positions = resolve_columns(X, views)
         if products:
             views, positions = with_products(views, positions)
@@ -1104,20 +1103,6 @@ def read_labelled_rows(
     return rows, *encode_labels(labels, type(model).__name__), design
 
 
-def read_kernels(
-    model: Any, X: Any, trained: np.ndarray | None = None, **expected: Any
-) -> tuple[ObservedViews, list[str]]:
-    """Precomputed kernels (m, n, p), which rows have each of them, and their names.
-
-    ``trained`` (n, p) tells which training rows had which kernel; ``expected`` goes to
-    :func:`validate_precomputed`.
-    """
-    if model.missing != "error":
-        return precomputed_with_missing(model, X, trained=trained, **expected)
-    stack, names = validate_precomputed(model, X, **expected)
-    return ObservedViews(stack, np.ones(stack.shape[::2], dtype=bool)), names
-
-
 def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
     """The views, with those marked whose kernels read columns as they are.
 
@@ -1207,11 +1192,9 @@ def _split_numbers(
 ) -> ObservedViews:
     """The blocks of views that are read as numbers."""
     partial = [imputes(view.kernel) for view in views]
-    if model.missing == "error" or issparse(X):
-        blocks = split_views(X, views, positions, dtype=dtype, partial=partial)
-        shape = (blocks[0].shape[0], len(blocks))
-        return ObservedViews(blocks, np.ones(shape, dtype=bool))
-    return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
+    missing = model.missing != "error"
+    options = {"missing": missing, "partial": partial, "dtype": dtype}
+    return ObservedViews(*split_views(X, views, positions, **options))
 
 
 def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:

@@ -93,7 +93,7 @@ def read_features(
         return _read_dask(intake, X, y)
     if whole:
         X, y, weights, groups = read_row_design(model, X, y, sample_weight, groups)
-        X = validate_features(intake.bearer, X, reset=True, sparse=True)
+        X = validate_features(intake.bearer, X, reset=True)
         y = intake.targets(X, y)
         intake.look(X)
         design = RowDesign(len(y), weights, groups)

@@ -144,11 +144,9 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
-                X, positions = validate_new(
-                    self.bearer, X, self.views, self.positions, sparse=True
-                )
+                X, positions = validate_new(self.bearer, X, self.views, self.positions)
                 return self._split(X, positions, self.like.dtype)
-            X = validate_features(self.bearer, X, reset=True, sparse=True)
+            X = validate_features(self.bearer, X, reset=True)
             if not self.positions:
                 self._settle(X)
             blocks = self._split(X, self.positions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,13 +20,6 @@ from kernelweave.solvers.solve import solve
 
 #: Maps A (n, m) to the problem at its best weights, these weights (p,), and a bound.
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
-
-
-@dataclass(frozen=True)
-class WeightedPoint(JointPoint):
-    """A point with the kernel weights (p,) of its round; None in the first round."""
-
-    weights: np.ndarray | None = None
 
 
 class BestWeights:
@@ -65,11 +57,8 @@ class BestWeights:
 
 
 def alternate(
-    problem: SubspaceSVM,
-    subspace: Subspace,
-    n_components: int | None = None,
-    reweigh: Reweigh | None = None,
-) -> Iterator[tuple[WeightedPoint, float]]:
+    problem: SubspaceSVM, subspace: Subspace, reweigh: Reweigh | None = None
+) -> Iterator[tuple[JointPoint, float]]:
     """Train SVMs on a subspace, take the best subspace for them, and repeat.
 
     Eqs. 9 and 20 or, with ``reweigh`` (a :class:`BestWeights`), Eqs. 39 and 40, which
@@ -78,19 +67,17 @@ def alternate(
 
     Yields
     ------
-    point : WeightedPoint
+    point : JointPoint
         Subspace and SVMs of the round; its value is an upper bound on the optimum.
     bound : float
         A lower bound on the optimum.
     """
-    if n_components is None:
-        n_components = problem.signs.shape[1]
-    weights = None
+    n_components = problem.signs.shape[1]
     while True:
-        point = WeightedPoint(**vars(problem.point(subspace)), weights=weights)
+        point = problem.point(subspace)
         if reweigh is None:
             bound = problem.lower_bound(point.duals, n_components)
         else:
-            problem, weights, bound = reweigh(point.duals)
+            problem, _, bound = reweigh(point.duals)
         yield point, bound
         subspace = problem.subspace(point.duals, n_components)

@@ -178,12 +178,16 @@ def _one_class(
         raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")
     seen = panel.observed[:, members]
     target = panel.target[:, c]
+    mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))
     change, value, limit = np.inf, np.nan, model.max_iter or STEPS
     step = 0
     while step < limit and change > model.tol:
         step += 1
-        mean, variance = _inside(panel, paths, members, c, noise)
+        for j, e in enumerate(members):
+            inside = in_sample(paths[int(e)], noise[e])
+            mean[panel.rows[e], j] = inside[0][:, c]
+            variance[panel.rows[e], j] = inside[1][:, c]
         residual = target[:, None] - mean
         density = _log_normal(residual, variance)
         gamma = truncated_responsibilities(density, seen, share)
@@ -207,19 +211,6 @@ def _one_class(
         status=status,
         n_iter=step,
     )
-
-
-def _inside(
-    panel: ExpertPanel, paths: Paths, members: np.ndarray, c: int, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """In-sample means and variances (n, members) of class ``c``; 0, 1 where missing."""
-    shape = (len(panel.target), len(members))
-    mean, variance = np.zeros(shape), np.ones(shape)
-    for j, e in enumerate(members):
-        rows = panel.rows[e]
-        inside = in_sample(paths[int(e)], noise[e])
-        mean[rows, j], variance[rows, j] = inside[0][:, c], inside[1][:, c]
-    return mean, variance
 
 
 def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
