@@ -10,14 +10,18 @@ from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from estimators import kinds
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    ProbabilisticKDA,
 )
 from kernelweave.inspection import AblationDisplay, view_ablation
+from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection.ablation import _is_hopeless
 
 VIEWS = [
@@ -158,6 +162,20 @@ def test_rows_without_any_view_of_a_set(rng):
     assert good["loss_alone"] > np.log(2) / 4  # measured: 0.3 to 0.36
     with pytest.raises(ValueError, match="scoring must be None if rows lack views"):
         view_ablation(model, X, y, scoring="accuracy")
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, ProbabilisticKDA, MixtureKDA))
+def test_views_of_several_kernels_that_rows_lack(rng, make):
+    X, y = make_data(rng)
+    X.loc[:9, ["a", "b"]] = np.nan
+    X.loc[50:, ["e", "f"]] = np.nan
+    views = [(name, ["linear", "rbf"], columns) for name, _, columns in VIEWS]
+    model = make(views, missing="available").fit(X, y)
+    assert observed_views(model).sum(axis=0).tolist() == [50, 60, 50]
+    result = view_ablation(model, X, y, cv=2, random_state=0)
+    assert [view["view"] for view in result.views] == NAMES
+    assert np.isfinite([view["loss_without"] for view in result.views]).all()
 
 
 @pytest.mark.one_seed

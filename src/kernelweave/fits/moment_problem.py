@@ -17,6 +17,7 @@ from kernelweave._array import (
 from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.maps.kernel_map import nothing_varies
 
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
@@ -284,10 +285,7 @@ def trace_scales(
     """
     varies = traces > np.maximum(CONSTANT_VARIANCE * rounding, total * noise)
     if not np.any(varies):
-        raise ValueError(
-            f"every one of the {len(traces)} kernel(s) is constant on the training "
-            "rows, so there is nothing to learn from; check the features"
-        )
+        raise ValueError(nothing_varies(len(traces)))
     return np.where(varies, total / np.where(varies, traces, 1.0), 0.0)
 
 

@@ -198,7 +198,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         strata = np.unique(y, return_inverse=True)[1].reshape(-1)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
     filled = model.missing == "available"
-    if hasattr(kernel_map, "observed") and not filled:
+    if kernel_map.seen is not None and not filled:
         seen = kernel_map.observed[:, kernel_map.active].T
     problem = WeightProblem(
         model=model,

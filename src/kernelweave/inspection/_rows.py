@@ -84,11 +84,10 @@ def observed_views(model: Any, n: int | None = None) -> np.ndarray | None:
 
     If n is given, only for as many training rows.
     """
-    seen = getattr(model.kernel_map_, "observed", None)
+    seen: np.ndarray | None = model.kernel_map_.seen
     if seen is None or np.all(seen) or n not in (None, len(seen)):
         return None
-    names = model.kernel_map_.view_names
-    return np.asarray(seen)[:, [names.index(name) for name in dict.fromkeys(names)]]
+    return seen
 
 
 def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:

@@ -248,7 +248,7 @@ def _check_view(model: Any, view: str) -> int:
     names, _ = views_of(model)
     if view not in names:
         raise ValueError(f"there is no view {view!r}; the views are {names}")
-    if getattr(kernel_map, "repairs", None):
+    if kernel_map.repairs:
         raise no_gradient(
             f"view {view!r}: with missing='available' its columns also enter the "
             "kernels of other views, where those are filled in",
@@ -260,7 +260,7 @@ def _check_view(model: Any, view: str) -> int:
 def _block(model: Any, v: int, X: Any) -> Array:
     """The columns (m, d) of view v for the rows of X, or for the training rows."""
     if X is None:
-        source = getattr(model.kernel_map_, "source", None)
+        source = model.kernel_map_.source
         if source is None:
             raise ValueError(
                 "this model keeps moments of its training rows, not the rows "
@@ -294,7 +294,7 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
             continue
         _, kernel = kernel_map.source.places[i]
         centering, own = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
-        if hasattr(kernel_map, "observed"):
+        if kernel_map.seen is not None:
             own = own[kernel_map.observed[:, i]]
         # Kernels with a known gradient are positive semidefinite, so never clipped.
         coef = centering.scale * (own - own.mean(axis=0))

@@ -17,6 +17,7 @@ from kernelweave.inspection._rows import (
     model_and_rows,
     views_of,
 )
+from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
@@ -219,15 +220,13 @@ def _keys_of_view(block: Any) -> list[Any]:
 
 def _kept_blocks(model: Any) -> list[Array] | None:
     """The training rows of each view, if the model keeps them and none lacks a view."""
-    maps = getattr(model.kernel_map_, "maps", [model.kernel_map_])
     blocks: list[Array] = []
-    for one in maps:
-        source = getattr(one, "source", None)
-        kept, observed = (
-            getattr(source, name, None) for name in ("blocks", "observed")
-        )
-        if kept is None or not (observed is None or np.all(observed)):
+    for part in model.kernel_map_.parts:
+        source = part.source
+        if not isinstance(source, FeatureSource):
             return None
-        blocks += kept
+        if not (source.observed is None or np.all(source.observed)):
+            return None
+        blocks += source.blocks
     # Each view of a mixture keeps only the rows that have it.
     return blocks if len({block.shape[0] for block in blocks}) == 1 else None

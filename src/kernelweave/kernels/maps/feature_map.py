@@ -20,14 +20,14 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.kernels.maps.kernel_map import add, warn_constant
+from kernelweave.kernels.maps.kernel_map import FittedMap, add, warn_constant
 from kernelweave.kernels.spec import remarks_of
 
 #: Number of feature entries per chunk of new rows.
 CHUNK_ENTRIES = 2**23
 
 
-class FeatureKernelMap:
+class FeatureKernelMap(FittedMap):
     """The counterpart of :class:`KernelMap` for explicit features.
 
     Parameters
@@ -40,13 +40,6 @@ class FeatureKernelMap:
         Kernels that vary over the training rows.
     like : array
         Gives the library, device and dtype in which features are computed.
-
-    Attributes
-    ----------
-    names, view_names : list of str
-        The name of each of the p kernels and of its view.
-    remarks : list of str
-        What was done to the kernels.
     """
 
     def __init__(
@@ -62,12 +55,6 @@ class FeatureKernelMap:
     def row_size(self) -> int:
         """Features of a new row."""
         return self.recipe.n_features
-
-    def spread(self, weights: np.ndarray) -> np.ndarray:
-        """Weights of the active kernels as weights of all p, zero where constant."""
-        full = np.zeros(len(self.names))
-        full[self.active] = weights
-        return full
 
     def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
         """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).

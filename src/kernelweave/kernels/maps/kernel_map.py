@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -670,7 +671,64 @@ WORK_MATRICES = 4
 FASTER_FROM, SHARED_BY = 2000, 12
 
 
-class KernelMap:
+class FittedMap:
+    """What every map from rows to kernels says of itself.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    active : list of int
+        Kernels that vary over the training rows.
+    remarks : list of str
+        What was done to the kernels.
+    source : Source or None
+        Raw kernels and training rows; None if only features of these are known.
+    centerings : sequence of Centering
+        One per kernel, if kernels were centred as matrices.
+    repairs : mapping of int to Centering
+        Kernels whose gaps were filled from other kernels.
+    """
+
+    names: list[str]
+    view_names: list[str]
+    active: list[int]
+    remarks: list[str]
+    source: Source | None = None
+    centerings: Sequence[Centering] = ()
+    repairs: Mapping[int, Centering] = MappingProxyType({})
+
+    @property
+    def parts(self) -> Sequence[FittedMap]:
+        """The maps of some of the kernels each that it consists of."""
+        return [self]
+
+    @property
+    def seen(self) -> np.ndarray | None:
+        """Which training rows have which view, (n, v); None if all have them all."""
+        return None
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of all p kernels from the active ones'; constant kernels get 0."""
+        full = np.zeros(len(self.names))
+        full[self.active] = weights
+        return full
+
+    def require_active(self) -> None:
+        """Refuse kernels of which none varies."""
+        if not self.active:
+            raise ValueError(nothing_varies(len(self.names)))
+
+
+def nothing_varies(n_kernels: int) -> str:
+    """What to say of kernels that are all constant."""
+    return (
+        f"every one of the {n_kernels} kernel(s) is constant on the training rows, so "
+        "there is nothing to learn from; check the features"
+    )
+
+
+class KernelMap(FittedMap):
     """Turn rows into centred kernels of trace n against the training rows.
 
     Parameters
@@ -693,17 +751,10 @@ class KernelMap:
         n x n arrays that are needed beside kernels made on the fly.
     standard : Standard, optional
         Whether kernels are centred, and what they are scaled by.
-
-    Attributes
-    ----------
-    names, view_names : list of str
-        The name of each of the p kernels and of its view.
-    active : list of int
-        Kernels that vary over the training rows; the bank holds only these.
-    remarks : list of str
-        What was done to the kernels.
     """
 
+    source: Source
+    centerings: list[Centering]
     #: Entries of a chunk of rows; None is the default of :func:`row_chunks`.
     chunk_entries: int | None = None
 
@@ -744,11 +795,7 @@ class KernelMap:
             if progress is not None:
                 progress(i)
         self.remarks += warn_constant(self.names, self.view_names, self.active)
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(self.names)} kernel(s) is constant on the "
-                "training rows, so there is nothing to learn from; check the features"
-            )
+        self.require_active()
         bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made)
         bank.standard = self.standard
         bank.views = [self.view_names[i] for i in self.active]
@@ -945,12 +992,6 @@ class KernelMap:
     def row_size(self) -> int:
         """Entries of each kernel of a new row."""
         return self.source.n_samples
-
-    def spread(self, weights: np.ndarray) -> np.ndarray:
-        """Weights of all p kernels from those of the bank; constant kernels get 0."""
-        full = np.zeros(len(self.names))
-        full[self.active] = weights
-        return full
 
     def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).

@@ -108,6 +108,11 @@ class CompletedKernelMap(KernelMap):
                 parts.append(cross(piece, weights))
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
 
+    @property
+    def seen(self) -> np.ndarray | None:
+        """Which training rows have which view, (n, v)."""
+        return self.source.observed
+
     def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Total weight (m,) of the kernels that each row lacks.
 

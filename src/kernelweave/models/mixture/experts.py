@@ -15,6 +15,7 @@ from kernelweave.fits.predictive import Expert, PredictivePath
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
+    FittedMap,
     KernelMap,
     PrecomputedSource,
     Source,
@@ -24,7 +25,7 @@ from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
 
 
-class ViewMaps:
+class ViewMaps(FittedMap):
     """One :class:`KernelMap` per view, over the training rows that have the view.
 
     Parameters
@@ -71,7 +72,8 @@ class ViewMaps:
         design: RowDesign,
         targets: np.ndarray,
     ) -> None:
-        self.design, self.maps = design, []
+        self.design = design
+        self.maps: list[KernelMap] = []
         for v, name in enumerate(names):
             rows = data.observed[:, v]
             source: Source
@@ -119,11 +121,17 @@ class ViewMaps:
                     self.errors[first + i] = bank.errors[slot]
                 yield first + i, bank.kernel(slot)
             del bank
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(self.names)} kernel(s) is constant on the "
-                "training rows, so there is nothing to learn from; check the features"
-            )
+        self.require_active()
+
+    @property
+    def parts(self) -> list[KernelMap]:
+        """One map per view."""
+        return self.maps
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which training rows have which view, (n, v)."""
+        return self.observed
 
     @property
     def row_size(self) -> int:

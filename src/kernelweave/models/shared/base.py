@@ -382,8 +382,7 @@ def caution_about_shares(model: Any) -> str | None:
     """
     weights = to_numpy(model.kernel_weights_)
     n_views = len(model.view_shares_)
-    maps = getattr(model.kernel_map_, "maps", [model.kernel_map_])  # of each view
-    sources = [getattr(one, "source", None) for one in maps]
+    sources = [part.source for part in model.kernel_map_.parts]
     if None in sources:  # explicit features, which are for many rows
         return None
     n = max(source.n_samples for source in sources if source is not None)
@@ -607,7 +606,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if eps(self._like) <= DOUBLE_EPS:
             return
         found = []
-        centerings = getattr(self.kernel_map_, "centerings", ())
+        centerings = self.kernel_map_.centerings
         weights = np.abs(to_numpy(self.kernel_weights_).astype(np.float64))
         sizes = [c.level + c.scale * abs(c.grand_mean) for c in centerings]
         size = float(weights @ sizes) if len(sizes) == len(weights) else 1.0
@@ -679,7 +678,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             )
         missing = self.missing != "error"
         if is_precomputed(self.views):
-            trained = getattr(self.kernel_map_, "observed", None)
+            trained = self.kernel_map_.seen
             return read_kernels(self, X, reset=False, missing=missing, trained=trained)[
                 0
             ]

@@ -27,7 +27,7 @@ def may_interact(rows: KernelRows | SummedRows) -> bool:
     """Whether there are kernels of several views, and two rows that have them all."""
     if not isinstance(rows, KernelRows) or rows.scales is not None:
         return False
-    seen = getattr(rows.rows.kernel_map.source, "observed", None)
+    seen = rows.rows.kernel_map.source.observed
     complete = seen is None or int(np.sum(np.all(seen, axis=1))) >= 2
     plain = not any(view.raw for view in rows.rows.views)  # products need numbers
     return len(rows.rows.views) >= 2 and complete and plain
