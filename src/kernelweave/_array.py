@@ -420,7 +420,7 @@ def _inverted(routine: str, factor: np.ndarray, overwrite: bool = False) -> np.n
 
 
 def _inverse_columns(factor: Array) -> Iterator[tuple[slice, Array]]:
-    """``L^-1``, some columns after another, without the rows of zeros above them."""
+    """``L^-1``, a few columns at a time, without the rows of zeros above them."""
     xp, n, home = namespace(factor), factor.shape[0], device(factor)
     for own in _spans(n):
         shape = n - own.start, own.stop - own.start

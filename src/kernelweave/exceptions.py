@@ -30,7 +30,7 @@ class ModelFileError(ValueError):
 
 
 def require_count(least: int, **counts: Any) -> None:
-    """Refuse numbers of things that are not integers of at least ``least``."""
+    """Refuse counts that are not integers of at least ``least``."""
     for name, value in counts.items():
         if not (isinstance(value, Integral) and int(value) >= least):
             raise ValueError(f"{name} must be an int >= {least}; got {value!r}")

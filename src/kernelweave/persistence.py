@@ -44,7 +44,7 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: The types of what it tells.
+#: What the header holds, and of which type.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
     "written": str,

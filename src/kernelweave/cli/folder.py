@@ -177,7 +177,7 @@ def _remove_abandoned(place: Path) -> None:
     for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
         if not path.is_dir() or path.is_symlink():
             continue
-        # suppressed: its run has just come to its end
+        # the folder may vanish as its own run ends
         with suppress(FileNotFoundError), _locked(path, wait=False) as locked:
             if locked:
                 _undo_journal(path)

@@ -301,7 +301,7 @@ def _single(tables: Tables, label: str | None) -> Samples:
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
     frames = dict(tables.frames)
     for column in drop:
-        # without an owner, find says that there is none
+        # find raises, as no table has the column
         owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
             frames[name] = frames[name].drop(columns=own)

@@ -185,7 +185,7 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             f"{path} does not hold X (n, d), {chip.target} (n,), y (n,) and features "
             f"(d,): found {', '.join(map(str, shapes))}"
         )
-    # all values are kept where none are named
+    # without names, everything is kept
     keep = np.isin(rows, chip.cells or rows) & np.isin(labels, chip.kinds or labels)
     return values[keep], labels[keep], features
 

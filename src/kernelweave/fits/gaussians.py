@@ -323,7 +323,7 @@ def _slope(found: np.ndarray, sought: np.ndarray) -> np.ndarray:
 
 
 def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Means (k, r) of rows of which there are ``sizes`` (k,), drawn to the prior's."""
+    """Means (k, r) of ``sizes`` (k,) rows each, shrunk towards those of a prior."""
     return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[:, None]
 
 

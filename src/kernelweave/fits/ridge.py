@@ -93,7 +93,7 @@ class RowDesign:
 
     @cached_property
     def units(self) -> np.ndarray:
-        """The number of the group of each row, (n,); every row is one by default."""
+        """The group of each row, (n,); by default every row is a group of its own."""
         return np.arange(self.n_rows) if self.groups is None else self.groups
 
     @cached_property
@@ -361,7 +361,7 @@ class StandardOutputs(NamedTuple):
         weights: np.ndarray | None = None,
         dtype: Any = np.float64,
     ) -> StandardOutputs:
-        """Those of outputs (n, t) of any size, for rows with these weights (n,)."""
+        """Outputs (n, t) of any size in this form, for rows of these weights (n,)."""
         mean, unit = output_frame(outputs, dtype)
         centred = (outputs - mean) / unit
         shift = np.average(centred, axis=0, weights=weights)

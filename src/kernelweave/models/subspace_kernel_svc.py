@@ -404,7 +404,7 @@ class SubspaceKernelSVC(
 
 
 def _only(weights: np.ndarray) -> LocalSolution:
-    """The only weights (p,) allowed, of which nothing is known."""
+    """Weights (p,) that are the only ones allowed: nothing was solved."""
     return LocalSolution(
         weights=weights,
         value=np.nan,

@@ -508,7 +508,7 @@ def draw_dimensions(results: Results) -> Any:
 
 
 def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
-    """A panel per row and column, with its row and column."""
+    """One panel per row and column, with its row and column."""
     columns, places = results.experiment.columns, results.places
     figure, panels = subplots(len(columns), height=2.8, lines=len(results.rows))
     for panel, place in zip(panels, places, strict=True):
@@ -584,7 +584,7 @@ SETTINGS = {setting_row(lam, C): ("Wine", (lam, C)) for lam in LAMBDAS for C in 
 
 
 def each_method(measure: Callable[..., Any]) -> Columns:
-    """A column per method."""
+    """One column per method."""
     return {name: functools.partial(measure, method=name) for name in METHODS}
 
 

@@ -75,7 +75,7 @@ def shares(case: Case) -> Section:
             percent=True,
         ),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        # if both fail, the second is the same in another function's name
+        # if both fail, they fail for the same reason
         "reasons": [reason.replace("..", ".") for reason in reasons[:1]],
         "bounded": bounded,
         "tested": not pvalues["why"],

@@ -538,7 +538,7 @@ def solve(
 
 
 def _only_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
-    """The point of a set that has no other, in place of any method."""
+    """The only point of a set, which takes no method to find."""
     weights = weight_set.start(criterion.n_weights)
     yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
 

@@ -700,7 +700,7 @@ class FittedMap:
 
     @property
     def parts(self) -> Sequence[FittedMap]:
-        """The maps of some of the kernels each that it consists of."""
+        """The maps it consists of, each of some of the kernels."""
         return [self]
 
     @property

@@ -420,7 +420,7 @@ def _sums_of_views(view_names: list[str], values: np.ndarray) -> dict[str, float
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     """Base class of all estimators; subclasses add a task and a ``fit``."""
 
-    # Parameters, at what holds for the estimators that do not have them.
+    # Parameters, with the values that hold for estimators without them.
     views: Any
     psd: str
     interactions: bool | str = False
