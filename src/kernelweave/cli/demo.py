@@ -69,14 +69,8 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         right, lines = {}, []
         for name, method in methods.items():
             say(name)
-            started = time.perf_counter()
-            with shown_warnings():
-                method.fit(X[train], y[train])
-            took = time.perf_counter() - started
-            right[name] = method.predict(X[test]) == y[test]
-            share, error = accuracy(right[name])
-            shown = f"{100 * share:.1f} %", f"{100 * error:.1f}", f"{took:.1f}"
-            lines.append((name, *shown))
+            right[name], line = _tried(method, X, y, train, test)
+            lines.append((name, *line))
         model = next(iter(methods.values()))
         say("intervals of the shares")
         _print_shares(model, X[train], y[train])
@@ -103,6 +97,19 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         "out": str(draft.folder),
         "files": list(draft.written),
     }
+
+
+def _tried(
+    method: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Which test rows are right, (m,); accuracy, its error and seconds as text."""
+    started = time.perf_counter()
+    with shown_warnings():
+        method.fit(X[train], y[train])
+    took = time.perf_counter() - started
+    right = method.predict(X[test]) == y[test]
+    share, error = accuracy(right)
+    return right, [f"{100 * share:.1f} %", f"{100 * error:.1f}", f"{took:.1f}"]
 
 
 def _methods(views: list[Any]) -> dict[str, Any]:

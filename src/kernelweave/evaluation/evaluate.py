@@ -117,14 +117,8 @@ def evaluate(
     classify, targets = bool(is_classifier(model)), to_numpy(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
-    n, of_rows = len(targets), {"groups": groups, "sample_weight": sample_weight}
-    of_rows = {k: np.asarray(v) for k, v in of_rows.items() if v is not None}
-    for name, values in of_rows.items():
-        if values.shape != (n,):
-            raise ValueError(
-                f"{name} must have one value per row, {n}; got an array of shape "
-                f"{values.shape}"
-            )
+    n = len(targets)
+    of_rows = _of_rows(n, groups=groups, sample_weight=sample_weight)
     groups = of_rows.get("groups")
     fold, remarks = assign_folds(targets, cv, groups, classify, random_state)
     say = report or (lambda text: None)
@@ -171,6 +165,18 @@ def evaluate(
         summary=summarise(table, classify),
         remarks=remarks,
     )
+
+
+def _of_rows(n: int, **given: Any) -> dict[str, np.ndarray]:
+    """What is given, as arrays with one value for each of n rows."""
+    found = {name: np.asarray(v) for name, v in given.items() if v is not None}
+    for name, values in found.items():
+        if values.shape != (n,):
+            raise ValueError(
+                f"{name} must have one value per row, {n}; got an array of shape "
+                f"{values.shape}"
+            )
+    return found
 
 
 def _refuse(model: Any, y: Any) -> None:
