@@ -10,7 +10,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from estimators import ONE_EACH, some
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+)
 from kernelweave.inspection import view_permutation_importance
 from kernelweave.kernels import RBF
 
@@ -163,3 +168,10 @@ def test_scores_and_pipelines(problem):
     assert rows == again
     with pytest.raises(ValueError, match="n_repeats must be an int >= 1; got 0"):
         view_permutation_importance(pipe, X, y, n_repeats=0)
+
+
+def test_a_model_that_only_transforms_is_named(problem):
+    X, y = problem
+    model = KernelAlignment(VIEWS).fit(X[TRAIN], y[TRAIN])
+    with pytest.raises(TypeError, match="needs a model that predicts; KernelAlignment"):
+        view_permutation_importance(model, X[NEW], y[NEW])

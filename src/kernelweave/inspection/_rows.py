@@ -50,6 +50,15 @@ def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
     return model, X
 
 
+def require_predictions(model: Any, caller: str) -> None:
+    """Refuse a model that only transforms."""
+    if not hasattr(model, "predict"):
+        raise TypeError(
+            f"{caller} needs a model that predicts; {type(model).__name__} only "
+            "transforms. Judge the classifier that follows it instead"
+        )
+
+
 def row_labels(X: Any) -> list[Any]:
     """Index of a pandas DataFrame, else 0, 1, ..."""
     X = next(iter(X.values())) if is_dict(X) else X

@@ -24,6 +24,7 @@ from kernelweave.inspection._rows import (
     observed_views,
     probabilities,
     refittable,
+    require_predictions,
     views_of,
 )
 from kernelweave.models.shared.learner import shuffled_folds
@@ -203,16 +204,11 @@ class Trials:
 
 
 def _check_model(model: Any, names: list[str]) -> None:
-    owner = type(model).__name__
-    if not hasattr(model, "predict"):
-        raise TypeError(
-            f"view_ablation needs a model that predicts; {owner} only "
-            "transforms. Judge the classifier that follows it instead"
-        )
+    require_predictions(model, "view_ablation")
     if len(names) < 2:
         raise ValueError(
-            f"view_ablation compares views, and the {owner} has only one, "
-            f"{names[0]!r}; give it several in the parameter views"
+            f"view_ablation compares views, and the {type(model).__name__} has only "
+            f"one, {names[0]!r}; give it several in the parameter views"
         )
 
 

@@ -15,6 +15,7 @@ from kernelweave.inspection._rows import (
     as_stack,
     has_products,
     model_and_rows,
+    require_predictions,
     views_of,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource
@@ -106,6 +107,8 @@ def view_permutation_importance(
     """
     require_count(1, n_repeats=n_repeats)
     model, X = model_and_rows(model, X)
+    if scoring is None:
+        require_predictions(model, "view_permutation_importance")
     X = as_stack(X, model.kernel_names_)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
