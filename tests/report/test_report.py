@@ -75,6 +75,18 @@ def test_page(kind, tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "report.html"]
 
 
+def test_p_values_of_few_copies_are_no_verdict(tmp_path):
+    """With n copies no p-value is below 1 / (n + 1), whatever the view tells."""
+    model, X, y = pages.data("two classes")
+    X[:, 0] += 3 * (y == "b")
+    path = tmp_path / "page.html"
+    for n_decoys in (18, 19):
+        write_report(model, X, y, path, **pages.FAST | {"n_decoys": n_decoys})
+        text = path.read_text(encoding="utf-8")
+        assert ("19 or more (n_decoys) can tell" in text) == (n_decoys < 19)
+        assert "Do not interpret the weights" not in text
+
+
 def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")

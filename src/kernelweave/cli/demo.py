@@ -82,7 +82,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         how = f"{len(test)} digits that the model has not seen"
         rows = new_rows(model, X[test], y[test], how)
         write_results(draft, model, rows, {"row": test, "digit": y[test]})
-        settings: Any = {"cv": 3, "n_resamples": 10, "n_decoys": 9, "report": say}
+        settings: Any = {"cv": 3, "n_resamples": 10, "n_decoys": 19, "report": say}
         title = "Handwritten digits: which of 13 views matter?"
         try:
             with draft.file(PAGE, "all this as a page, on the training digits") as path:

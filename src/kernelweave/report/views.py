@@ -66,7 +66,7 @@ def shares(case: Case) -> Section:
     reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
     return {
         "why": "",
-        "cautions": _cautions(model, rows, case.result, grouped and bounded),
+        "cautions": _cautions(case, rows, grouped and bounded),
         "rows": rows,
         "picture": charts.bars(
             bars,
@@ -88,10 +88,9 @@ def weights_are_learned(model: Any) -> bool:
     return bool(np.ptp(to_numpy(model.kernel_weights_)) > 0)
 
 
-def _cautions(
-    model: Any, rows: list[dict[str, Any]], result: Any, grouped: bool
-) -> list[str]:
+def _cautions(case: Case, rows: list[dict[str, Any]], grouped: bool) -> list[str]:
     """Why the shares should not be interpreted, or only with care."""
+    model, result, n_decoys = case.model, case.result, case.n_decoys
     if not weights_are_learned(model):
         return [
             "All kernels have the same weight. The shares count the kernels of each "
@@ -108,7 +107,12 @@ def _cautions(
         )
     tested = [row for row in rows if row["p"] is not None]
     clear = [row for row in tested if row["p"] <= LEVEL]
-    if tested and not clear:
+    if tested and n_decoys < 1 / LEVEL - 1:
+        found.append(
+            f"The p-values come from {n_decoys} shuffled copies of the views, too few "
+            f"for any to be as small as {LEVEL:g}: 19 or more (n_decoys) can tell."
+        )
+    elif tested and not clear:
         found.append(
             "No view has clearly more weight than a shuffled copy of it would get. Do "
             "not interpret the weights."
