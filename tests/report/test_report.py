@@ -79,6 +79,7 @@ def test_p_values_of_few_copies_are_no_verdict(tmp_path):
     """With n copies no p-value is below 1 / (n + 1), whatever the view tells."""
     model, X, y = pages.data("two classes")
     X[:, 0] += 3 * (y == "b")
+    model.fit(X, y)
     path = tmp_path / "page.html"
     for n_decoys in (18, 19):
         write_report(model, X, y, path, **pages.FAST | {"n_decoys": n_decoys})
