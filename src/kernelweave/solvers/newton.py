@@ -41,6 +41,10 @@ TINY = 1e-200
 KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
+#: Number of steps within which the gap must halve; otherwise they may be cycling.
+CYCLE = 6
+#: Fraction of the way back to the start after iterates came too close to the boundary.
+INWARD = 1e-3
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
 #: Earlier it would take weights to zero that are needed, and miss rows of a margin that
 #: become free.
@@ -58,8 +62,15 @@ ALREADY_CLOSE = 1e-6
 START_SHARE = 0.1
 #: Smallest weight of such a start, relative to the largest.
 LEAST_START = 1e-8
-#: Share of the predicted decrease of F that a step must attain, and what is noise.
-SUFFICIENT, MERIT_NOISE = 1e-4, 1e-13
+#: Relative increase of the value that is more than rounding.
+UPHILL = 1e-8
+#: Barrier method: first and last parameter, reduction factor, and sufficient decrease.
+BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
+#: Differences of the merit function below this are noise.
+MERIT_NOISE = 1e-13
+#: Steps of the barrier method in a row that may be shorter than this share of Newton's:
+#: values too inaccurate for a line search cost ten evaluations and more for each.
+CRAWLING, MOST_CRAWLING = 1e-3, 5
 #: Working set: number of kernels to begin with, and the most that are added at a time.
 FIRST, MOST = 50, 100
 #: A round is solved to this share of the gap due to the kernels outside.
@@ -121,16 +132,21 @@ def newton(
         nu, z = _start_multipliers(problem, gradient, x)
     else:
         nu, z = _near_multipliers(gradient, x)
+    gaps: list[float] = []
+    values: list[float] = []
     may_finish = problem.is_simplex and q == 1
     while True:
         scores = -state.gradient
         slack = weight_set.support(scores) - float(scores @ weights)
-        gap = slack / (abs(state.value) or 1.0)
-        if may_finish and gap <= NEAR:
+        gaps.append(slack / (abs(state.value) or 1.0))
+        values.append(state.value)
+        if _cycles(gaps, values):
+            break
+        if may_finish and gaps[-1] <= NEAR:
             # Rounding may be in its way, or a likelihood that is infinitely steep where
             # a weight vanishes: then go on inside the simplex.
             with suppress(FactorizationError):
-                yield from _finish(problem, x, state, gap)
+                yield from _finish(problem, x, state, gaps[-1])
             may_finish = False
         system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
@@ -146,6 +162,12 @@ def newton(
         weights = problem.weights(x)
         gradient, hessian = problem.derivatives(state, weights)
         yield Iterate.at(weights, state)
+    if problem.is_simplex:
+        x = onto_simplex(x, 1e-6)
+    else:  # not too close to the boundary
+        v, centre = x[: problem.m], weight_set.start(problem.m) ** q
+        x = problem.point(v + INWARD * (centre - v))
+    yield from _barrier(problem, x)
 
 
 def _finish(
@@ -157,44 +179,47 @@ def _finish(
     keeps the convergence quadratic. Ends where the gap has stopped shrinking.
     """
     smallest, idle = gap, 0
+    criterion = problem.criterion
+    fixed = criterion.n_weights - criterion.n_kernels
     while idle < IDLE:
-        x, state = _model_step(problem, x, state, gap)
+        gradient, hessian = problem.derivatives(state, problem.weights(x))
+        floor = np.zeros_like(x)
+        # no sum is definite without the identity
+        least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
+        floor[:fixed] = np.minimum(x[:fixed], least)
+        if problem.concave:
+            floor = np.maximum(floor, _grown(x, -state.gradient))
+            floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
+        size = abs(float(gradient @ x)) or 1.0
+        tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
+        room = 1.0 - float(np.sum(floor))
+        slope = gradient - hessian @ (x - floor)
+        step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
+        decrease = -float(gradient @ step)
+        close = decrease <= ALREADY_CLOSE * size
+        merit, no_jump = problem.merit(state.value, x, 0.0), _no_jump(state.value)
+
+        def accept(
+            share: float,
+            trial: np.ndarray,
+            found: Evaluation,
+            decrease: float = decrease,
+            close: bool = close,
+            merit: float = merit,
+            no_jump: Accept = no_jump,
+            value: float = state.value,
+        ) -> bool:
+            gained = merit - problem.merit(found.value, trial, 0.0)
+            enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
+            level = found.value <= value + ALREADY_CLOSE * abs(value)
+            return no_jump(share, trial, found) and (enough or (close and level))
+
+        x, state = problem.move(x, step, np.full(len(x), TINY), accept)
         yield Iterate.at(problem.weights(x), state)
         scores = -state.gradient
         gap = float(np.max(scores) - scores @ x) / (abs(state.value) or 1.0)
         idle = 0 if gap <= 0.5 * smallest else idle + 1
         smallest = min(smallest, gap)
-
-
-def _model_step(
-    problem: _Problem, x: np.ndarray, state: Evaluation, gap: float
-) -> tuple[np.ndarray, Evaluation]:
-    """As far as F decreases towards the minimum of its model at x (m,)."""
-    gradient, hessian = problem.derivatives(state, problem.weights(x))
-    fixed = problem.criterion.n_weights - problem.criterion.n_kernels
-    floor = np.zeros_like(x)
-    # no sum is definite without the identity
-    least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
-    floor[:fixed] = np.minimum(x[:fixed], least)
-    if problem.concave:
-        floor = np.maximum(floor, _grown(x, -state.gradient))
-        floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
-    size = abs(float(gradient @ x)) or 1.0
-    tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
-    room = 1.0 - float(np.sum(floor))
-    slope = gradient - hessian @ (x - floor)
-    step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
-    decrease = -float(gradient @ step)
-    no_jump, merit = _no_jump(state.value), problem.merit(state.value)
-    level = state.value + ALREADY_CLOSE * abs(state.value)
-
-    def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
-        gained = merit - problem.merit(found.value)
-        enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
-        near = decrease <= ALREADY_CLOSE * size and found.value <= level
-        return no_jump(share, trial, found) and (enough or near)
-
-    return problem.move(x, step, np.full(len(x), TINY), accept)
 
 
 Accept = Callable[[float, np.ndarray, Evaluation], bool]
@@ -254,11 +279,12 @@ class _Problem:
         count = sum(state.n_factorizations for state in tried)
         return x, replace(tried[-1], n_factorizations=count)
 
-    def merit(self, value: float) -> float:
-        """F where J is ``value``."""
+    def merit(self, value: float, x: np.ndarray, mu: float) -> float:
+        """F plus the barrier, for J = ``value`` at a point x (m + r,)."""
         scaled = value / self.unit
         bent = self.concave and scaled > 0
-        return -(scaled ** (-0.5 * self.q)) if bent else scaled
+        objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
+        return objective - mu * float(np.sum(np.log(x))) if mu > 0 else objective
 
     def derivatives(
         self, state: Evaluation, w: np.ndarray
@@ -302,6 +328,58 @@ def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
         return np.zeros_like(v)
     ratio = scores / level
     return np.where(ratio > TOO_SMALL, v * np.sqrt(np.maximum(ratio, 0.0)), 0.0)
+
+
+def _cycles(gaps: list[float], values: list[float]) -> bool:
+    """Whether the last steps have failed to halve the best gap, and gone uphill."""
+    recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
+    if not before or min(recent) <= 0.5 * min(before):
+        return False
+    if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # converging again
+        return False
+    rises = np.diff(values[-CYCLE:])
+    return bool(np.max(rises) > UPHILL * abs(values[-1]))
+
+
+def _barrier(problem: _Problem, x: np.ndarray) -> Iterator[Iterate]:
+    """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
+
+    F is convex, so this converges from any start. It takes more steps than the
+    predictor-corrector method, which cycles on rare problems. Ends where rounding
+    allows only tiny steps.
+    """
+    mu, state = BARRIER_START, problem.criterion.evaluate(problem.weights(x))
+    spent, crawled = state.n_factorizations, 0
+    while crawled < MOST_CRAWLING:
+        x, state, decrease, share = _barrier_step(problem, x, state, mu)
+        crawled = crawled + 1 if share < CRAWLING else 0
+        count = spent + state.n_factorizations
+        yield Iterate.at(problem.weights(x), replace(state, n_factorizations=count))
+        spent = 0
+        if decrease <= mu:
+            mu = max(BARRIER_END, BARRIER_FACTOR * mu)
+
+
+def _barrier_step(
+    problem: _Problem, x: np.ndarray, state: Evaluation, mu: float
+) -> tuple[np.ndarray, Evaluation, float, float]:
+    """The next point, its evaluation, the decrease predicted, and the share taken."""
+    gradient, hessian = problem.derivatives(state, problem.weights(x))
+    nu = np.zeros(len(problem.equal))
+    system = _System(problem, gradient, hessian, x, mu / x, nu)
+    step = system.solve(mu)
+    decrease = -float((gradient - problem.pull(mu / x)) @ step.x[: problem.m])
+    merit = problem.merit(state.value, x, mu)
+    length, _ = system.lengths(step, TO_BOUNDARY)
+
+    def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
+        gained = merit - problem.merit(found.value, trial, mu)
+        return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
+
+    floor = np.full(problem.m, TINY)
+    moved, state = problem.move(x, length * step.x, floor, accept)
+    share = np.max(np.abs(moved - x)) / (np.max(np.abs(step.x)) or 1.0)
+    return moved, state, decrease, float(share)
 
 
 class _Step(NamedTuple):
