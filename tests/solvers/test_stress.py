@@ -53,6 +53,8 @@ FAULTS = {
     "start of a path better than its first steps": 3106330,
     "bounds that cross in float32": 3030419,
     "hard margin at the eigenvalues that count as zero": 4002341,
+    "float32 kernels that vanish on the labelled rows": 11301070,
+    "a learned 1/C whose inverse overflows": 21511261,
 }
 
 

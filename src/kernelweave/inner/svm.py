@@ -204,7 +204,7 @@ def primal_values(
         hard = np.where(separates, square / np.where(separates, rho, 1.0) ** 2, np.inf)
     if np.all(np.isfinite(bound)):
         loss, power, prices = "l1", 1, 2.0 * bound
-    elif np.all(tau > 0.0):
+    elif np.all(tau > np.finfo(np.float64).tiny):  # whose inverse is finite
         loss, power, prices = "l2", 2, 1.0 / tau
     else:
         return hard
