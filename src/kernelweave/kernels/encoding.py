@@ -232,7 +232,7 @@ def _warn(plan: ColumnPlan, view: str) -> None:
             f"uses the column(s) {some(odd)}, which count(s) the rows as an id does"
         )
     if parts:
-        hint = "Remove ids from the view, and encode long text with a Pipe"
+        hint = "Remove constants and ids from the view; a Pipe can encode long text"
         warnings.warn(
             f"view {view!r}: 'auto' {' and '.join(parts)}. {hint}",
             KernelWarning,
