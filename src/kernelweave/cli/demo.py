@@ -65,8 +65,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
             f"{N_NOISE} of {WIDTH} columns of\npure noise, made for this demonstration."
             " The models do not know which is which.\n"
         )
-        methods = _methods(views)
-        right, lines = {}, []
+        methods, right, lines = _methods(views), {}, []
         for name, method in methods.items():
             say(name)
             right[name], line = _tried(method, X, y, train, test)

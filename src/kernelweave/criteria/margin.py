@@ -423,20 +423,7 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
 class _SubspaceProblem:
     """Machines on subspaces of a sum of kernels, with C in the units of the problem.
 
-    Parameters
-    ----------
-    bank : Bank
-        Centred kernels of trace n.
-    signs : ndarray of shape (n, m)
-        +1 and -1, one column per SVM.
-    alpha : float
-        Regularisation, relative to the mean eigenvalue of a kernel.
-    C : float
-        The bound on the dual variables.
-    tol : float, default=1e-9
-        Relative gap of the SVMs.
-    design : RowDesign, optional
-        Row weights; the kernels are then ``D G_i D``.
+    The parameters are those of :class:`SubspaceMargin`.
     """
 
     def __init__(

@@ -132,9 +132,7 @@ def evaluate(
     has = observed_views(fitted, n)
     of_rows |= {} if has is None else {"has": has}
     held: dict[str, HeldOut | str] = {}
-    methods = {MODEL: model}
-    if baselines:
-        methods |= baselines_of(fitted, names)
+    methods = {MODEL: model} | (baselines_of(fitted, names) if baselines else {})
     for name, method in methods.items():
         try:
             held[name] = out_of_fold(
@@ -151,9 +149,8 @@ def evaluate(
             if name == MODEL:
                 raise
             held[name] = " ".join(str(error).split())
-    units = (
-        np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    )
+    every = np.arange(n)
+    units = every if groups is None else np.unique(groups, return_inverse=True)[1]
     weights = np.where(fold > 0, of_rows.get("sample_weight", np.ones(n)), 0.0)
     judge = _Judge(targets, classify, fold, units, weights)
     table = [judge.record(name, rows, held[MODEL]) for name, rows in held.items()]
