@@ -13,6 +13,7 @@ import random
 import shutil
 import signal
 import sys
+import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -324,8 +325,15 @@ def test_a_forged_journal_moves_no_file_of_others(tmp_path):
         assert not list(place.iterdir())
 
 
+def abandon(place):
+    """Make the files of a folder old enough to be those of a killed process."""
+    old = time.time() - 2 * persistence.ABANDONED
+    for path in place.iterdir():
+        os.utime(path, (old, old))
+
+
 @needs_fork
-def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path, monkeypatch, rng):
+def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path, rng):
     path = tmp_path / "model.kw"
 
     def save(alpha=1.0):
@@ -338,7 +346,7 @@ def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path, monkeypatch, rn
         found = kernelweave.load(path).alpha
         assert found in (alpha, 2.0 + k)
         alpha = found
-    monkeypatch.setattr(persistence, "ABANDONED", -1.0)
+    abandon(tmp_path)
     save()
     assert [left.name for left in tmp_path.iterdir()] == ["model.kw"]
 
@@ -363,11 +371,11 @@ def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
         folder.prepare_folder(str(tmp_path))
 
 
-def test_files_left_beside_the_folder_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "ABANDONED", -1.0)
+def test_files_left_beside_the_folder_are_removed(tmp_path):
     names = [".kernelweave-0123456789ab.kw", "..kernelweave-0123456789ab.kw.0123"]
     for name in (*names, ".kernelweave-0123456789ab.html"):
         (tmp_path / name).write_text("half")
+    abandon(tmp_path)
     draft = folder.Draft(tmp_path, tmp_path)
     with draft.elsewhere(str(tmp_path / "model.kw")):
         pass

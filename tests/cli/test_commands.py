@@ -502,13 +502,12 @@ def test_readers_may_leave_before_the_end(fitted, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_digests_are_limited(fitted, monkeypatch):
+def test_digests_are_limited(fitted):
     """A model file of a million rows keeps some of them, evenly spaced."""
     from kernelweave.cli import seen
 
     digests = np.arange(1, 41, dtype=np.uint64).reshape(20, 2)
-    monkeypatch.setattr(seen, "MOST", 10)
-    text = seen.written(digests)
+    text = seen.written(digests, most=10)
     assert seen.were_seen(digests, text).tolist() == [i % 4 == 0 for i in range(20)]
     assert (
         len(read_header(fitted / "model.kw")["notes"]["digests"]) == N * 3 * 8 * 4 / 3

@@ -64,14 +64,14 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
 
 
 @pytest.mark.parametrize("kind", [MARGINS[0], *MARGINS[2:]], ids=str)
-def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch, kind):
+def test_an_active_set_continues_where_a_path_gives_up(rng, kind):
     """Of machines without a box: value, gradient, Hessian and dual point are equal.
 
     A path ends at a gap of 1e-6 at most, which determines all but the value to 1e-3.
     """
     criterion, weights = problem(rng, kind, k=2, unlabelled=5)
     expected = criterion.evaluate(weights)
-    monkeypatch.setattr("kernelweave.criteria.margin.HARD_STEPS", 2)
+    criterion.path_steps = 2
     found = criterion.evaluate(weights)
     assert found.n_factorizations < expected.n_factorizations
     assert found.value == pytest.approx(expected.value, rel=2e-6)

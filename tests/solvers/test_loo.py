@@ -120,7 +120,7 @@ def test_slope_by_differences(alpha, weighted, rng, xp_backend):
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
-def test_slopes_from_random_vectors(alpha, rng, xp_backend, monkeypatch):
+def test_slopes_from_random_vectors(alpha, rng, xp_backend):
     bank, target = problem(rng)
     design = RowDesign(len(target), rng.uniform(0.5, 2.0, len(target)))
     root, mean = np.sqrt(design.weights), design.weights / design.total
@@ -130,9 +130,8 @@ def test_slopes_from_random_vectors(alpha, rng, xp_backend, monkeypatch):
     target = xp_backend.asarray(target - mean @ target)
     own = xp_backend.asarray(gram.copy())
     exact = LooDescent(own, target, design).at(alpha)
-    monkeypatch.setattr(ridge, "PROBED_FROM", len(gram))
-    monkeypatch.setattr(ridge, "PROBES", 20_000)
-    found = LooDescent(xp_backend.asarray(gram.copy()), target, design).at(alpha)
+    own = xp_backend.asarray(gram.copy())
+    found = LooDescent(own, target, design, n_probes=20_000).at(alpha)
     assert found.error == pytest.approx(exact.error, rel=1e-9)
     # The estimated term is at most 2, with a relative error of at most sqrt(2 / m).
     assert abs(found.slope - exact.slope) < 5 * 2 * np.sqrt(2 / 20_000)

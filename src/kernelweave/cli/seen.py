@@ -37,10 +37,10 @@ def digests(samples: Samples) -> Any:
     return found
 
 
-def written(found: Any) -> str:
+def written(found: Any, most: int = MOST) -> str:
     """Digests as a text, of as many evenly spaced rows as there is room for."""
     n, v = found.shape
-    step = -(-n * v // MOST)
+    step = -(-n * v // most)
     return base64.b64encode(found[::step].astype("<u8").tobytes()).decode("ascii")
 
 

@@ -128,6 +128,8 @@ class Margin(KernelCriterion):
     ----------
     trains : bool
         Whether machines at given weights come from libsvm: many rows in host memory.
+    path_steps : int
+        Most steps of the interior point at given weights.
     may_give_up : bool
         Whether these raise :class:`NotSuitable` where another method takes less time.
     """
@@ -162,6 +164,7 @@ class Margin(KernelCriterion):
         )
         _check_range(self.problem, bound, tau)
         self.trains = len(self.rows) >= MANY_ROWS and is_numpy(bank.like)
+        self.path_steps = INNER_STEPS if np.isfinite(bound) else HARD_STEPS
         self._known: tuple[np.ndarray, Array] | None = None
         self._last: np.ndarray | None = None  # coefficients found by training
         self._work: Array | None = None
@@ -236,7 +239,7 @@ class Margin(KernelCriterion):
         path = SaddlePath(self.problem.at(weights), 1.0, np.ones(1))
         has_box = np.isfinite(path.problem.bound)
         try:
-            upper, lower = path.run(INNER_GAP, INNER_STEPS if has_box else HARD_STEPS)
+            upper, lower = path.run(INNER_GAP, self.path_steps)
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise

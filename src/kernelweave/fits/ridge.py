@@ -836,6 +836,9 @@ class LooDescent:
         Columns of (weighted) mean zero.
     design : RowDesign, optional
         Weights of the rows.
+    n_probes : int, optional
+        Random vectors for slopes; by default ``PROBES`` with many rows, and for fewer
+        none, so that slopes are exact.
     """
 
     def __init__(
@@ -843,6 +846,7 @@ class LooDescent:
         gram: Array,
         target: Array,
         design: RowDesign | None = None,
+        n_probes: int | None = None,
     ) -> None:
         n = int(gram.shape[0])
         self.design = design or RowDesign(n)
@@ -857,8 +861,10 @@ class LooDescent:
         self.target = self.design.scale(as_float(target, gram.dtype))
         self.n_inverses = 0
         self.probes: Array | None = None
-        if n >= PROBED_FROM:
-            bits = np.random.default_rng(0).integers(0, 2, (n, PROBES), np.int8)
+        if n_probes is None:
+            n_probes = PROBES if n >= PROBED_FROM else 0
+        if n_probes:
+            bits = np.random.default_rng(0).integers(0, 2, (n, n_probes), np.int8)
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
             self.probes = signs - u @ (u.T @ signs) / self.design.total
 
