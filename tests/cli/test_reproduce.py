@@ -135,7 +135,8 @@ def test_interruption_says_how_to_go_on(fake, capsys, monkeypatch):
     paper = dataclasses.replace(fake.PAPER, experiments=(broken,))
     monkeypatch.setattr(reproduce, "load_paper", lambda key: paper)
     assert main(["reproduce", "fake"]) == 130
-    assert "the same command resumes from here" in capsys.readouterr().err
+    err, cache = capsys.readouterr().err, Path("kernelweave-reproduce/fake/cache")
+    assert f"resumes from here; finished splits are in {cache}\n" in err
     monkeypatch.setattr(reproduce, "load_paper", lambda key: fake.PAPER)
     assert main(["reproduce", "fake", "--figure", "3"]) == 0
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import kernelweave
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             told = "nothing was written"
             if arguments.command == "reproduce":  # which keeps every finished split
-                told = f"the same command resumes from here, with {arguments.out}"
+                told = "the same command resumes from here; finished splits are in "
+                told += str(Path(arguments.out) / arguments.paper / "cache")
             print(f"kernelweave: interrupted; {told}", file=sys.stderr)
             return 130
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)

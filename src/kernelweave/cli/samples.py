@@ -177,8 +177,8 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     """Join the tables, and take label, groups and dropped columns out of the views."""
     if not options.label:
         raise ValueError("name the column to predict with --label")
-    if options.label == tables.id:
-        raise ValueError(f"--label {tables.id} names the ids; name another column")
+    if tables.id in [own for _, own in tables.owners(options.label)]:
+        raise ValueError(f"--label {options.label} names the ids; name another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
@@ -278,7 +278,7 @@ def _join(tables: Tables, label: str | None) -> Samples:
 def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
     try:
-        check_distinct(frame.index.tolist(), path)
+        check_distinct(read_ids(frame.index), path)
     except ValueError as error:
         raise ValueError(
             f"{error}; if several rows belong together, leave out --id and use "
@@ -304,7 +304,8 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
         # find raises, as no table has the column
         owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
-            frames[name] = frames[name].drop(columns=own)
+            if own != tables.id:  # which is no feature anyway
+                frames[name] = frames[name].drop(columns=own, errors="ignore")
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
     return replace(tables, frames=frames), told
 
@@ -319,6 +320,7 @@ def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     frames = dict(tables.frames)
     frames[name] = frame.drop(columns=own)
     if not tables.alone and not set(frames[name].columns) - {tables.id}:
+        check_distinct(read_ids(frame.index), f"Table {name!r}: it")
         del frames[name]
     return replace(tables, frames=frames), values
 
@@ -438,7 +440,7 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     if task == "regression" and not numeric:
         raise ValueError(
             f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
-            "number, as --task regression needs"
+            "number, as a regression needs"
         )
     if task == "classification" and len(broken):
         raise ValueError(

@@ -56,10 +56,10 @@ def score_classes(
     return {"accuracy": share, "standard_error": error, "rows": len(right)}, words
 
 
-def score_numbers(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
+def score_numbers(
+    predicted: np.ndarray, truth: np.ndarray
+) -> tuple[dict[str, Any], str]:
     """R^2 and the root mean squared error, like :func:`score_classes`."""
-    known = given.notna().to_numpy()
-    truth, predicted = given[known].to_numpy(dtype=float), predicted[known]
     rmse = root_mean_squared_error(truth, predicted)
     r2 = r2_score(truth, predicted) if np.ptp(truth) > 0 else None
     words = (
