@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernelweave.cli import reproduce
+from kernelweave.cli import progress, reproduce
 from kernelweave.cli.main import main
 
 PAPERS = Path(__file__).parents[1] / "papers"
@@ -171,3 +172,41 @@ def test_unknown_paper(capsys, tmp_path, monkeypatch):
     assert main(["reproduce", "nobody1900"]) == 2
     assert "the paper must be one of" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_lines_of_progress(capsys):
+    with progress.progress_bar("table1") as advance:
+        for done in range(3, 21):
+            advance(done, 20)
+    assert capsys.readouterr().err.splitlines() == [
+        "table1: 3 of 20 splits were there already",
+        "table1: 20 of 20 splits",
+    ]
+
+
+def test_lines_of_progress_come_now_and_then(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    with progress.progress_bar("table1") as advance:
+        for done in range(3):
+            advance(done, 20)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith("table1: 1 of 20 splits, about")
+
+
+def test_rich_bar_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with progress.progress_bar("table1") as advance:
+        advance(1, 2)
+        advance(2, 2)
+    assert "2/2" in sys.stderr.getvalue()
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with progress.progress_bar("table1") as advance:
+        advance(2, 2)
+    assert sys.stderr.getvalue() == "table1: 2 of 2 splits were there already\n"

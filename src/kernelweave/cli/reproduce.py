@@ -10,9 +10,9 @@ from pathlib import Path
 
 from kernelweave.cli.folder import prepare_folder, staging_folder, write_mark
 from kernelweave.cli.output import print_table, shown_warnings
+from kernelweave.cli.progress import progress_bar
 from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
-from kernelweave.papers.progress import progress_bar
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import missing_rows, run_experiment
 
