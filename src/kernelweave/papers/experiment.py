@@ -112,7 +112,7 @@ class Experiment:
 
     key: str
     title: str
-    rows: Mapping[str, Callable[[], Any]]
+    rows: Mapping[str, Callable[..., Any]]
     split: Callable[[Any, np.random.Generator], Any]
     columns: Columns
     measures: Sequence[Measure]
