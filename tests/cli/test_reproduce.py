@@ -114,7 +114,8 @@ def test_command_is_told(fake):
     options = ["--table", "1", "--splits", "2", "--quick", "--out", "there"]
     assert main(["reproduce", "fake", *options]) == 0
     mark = json.loads(Path("there/fake/reproduce.json").read_text(encoding="utf-8"))
-    assert mark["command"] == "kernelweave reproduce fake --table 1 --splits 2 --quick"
+    told = "kernelweave reproduce fake --part table1 --splits 2 --quick"
+    assert mark["command"] == told
 
 
 def test_page_is_filled(fake):

@@ -278,8 +278,9 @@ def _add_reproduce(command: Command) -> None:
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()
-    _add(which, "--table", "N", "this table only", type=int)
-    _add(which, "--figure", "N", "this figure only", type=int)
+    for kind in ("table", "figure"):
+        text, key = f"this {kind} only", f"{kind}{{}}".format
+        _add(which, f"--{kind}", "N", text, dest="part", type=key)
     _add(which, "--part", "KEY", "this experiment only, by its key")
     splits = "number of random splits per row (default: as many as in the paper)"
     option("--splits", "N", splits, type=_at_least(1))

@@ -95,11 +95,10 @@ class Samples:
     Attributes
     ----------
     data : DataFrame of shape (n, d)
-        The columns of all views.
-    ids : list of length n
-        Ids or, for a file without ids, numbers of rows from 1.
+        The columns of all views. Its index holds the ids or, for a file without ids,
+        numbers of rows from 1.
     id_name : str
-        What they are called.
+        What the ids are called.
     views : list of (name, kernel, columns)
         For the ``views`` parameter.
     target : Series of length n, or None
@@ -111,7 +110,6 @@ class Samples:
     """
 
     data: Any
-    ids: list[Any]
     id_name: str
     views: list[View]
     target: Any
@@ -186,7 +184,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     if options.groups:
         groups = groups.reindex(joined.data.index)
         if groups.isna().any():
-            lost = joined.ids[int(np.argmax(groups.isna()))]
+            lost = groups.index[groups.isna()].tolist()[0]
             raise ValueError(
                 f"the column of groups {options.groups!r} is empty for "
                 f"{joined.id_name} {lost!r}; fill it in, or remove the row"
@@ -268,11 +266,9 @@ def _join(tables: Tables, label: str | None) -> Samples:
         f"  left out of {name}: {column!r}, a copy of the label"
         for name, column in copies
     ]
-    ids = joined.data.iloc[:, 0]
     found = joined.target.rename(label) if target is not None else None
-    return Samples(
-        joined.data, ids.tolist(), str(ids.name), joined.views, found, None, told
-    )
+    id_name = str(joined.data.columns[0])
+    return Samples(joined.data, id_name, joined.views, found, None, told)
 
 
 def _single(tables: Tables, label: str | None) -> Samples:
@@ -295,7 +291,7 @@ def _single(tables: Tables, label: str | None) -> Samples:
             told[0] += f", {int((~kept).sum())} of them without a label and left out"
         frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
-    return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
+    return Samples(frame, id_name, views, target, None, told)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
