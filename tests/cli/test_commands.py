@@ -16,7 +16,7 @@ import kernelweave.report
 from kernelweave.cli import evaluate, output, read
 from kernelweave.cli.main import main
 from kernelweave.cli.predict import print_score
-from kernelweave.cli.samples import MANY
+from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import score_classes
 from kernelweave.inspection import to_csv
 from kernelweave.models import MultipleKernelRidge
@@ -374,7 +374,7 @@ def test_tables_that_a_model_cannot_read(
     ("given", "message"),
     [
         ([0.5, np.inf], "the label column 'dose' holds infinity"),
-        (["low", "0.5"], "the label column 'dose' holds 'low', which is not a number"),
+        (["0.5", "low"], "the label column 'dose' holds 'low', which is not a number"),
     ],
 )
 def test_labels_without_a_score(given, message):
@@ -382,6 +382,13 @@ def test_labels_without_a_score(given, message):
     model, predicted, seen = MultipleKernelRidge(), np.zeros(2), np.zeros(2, bool)
     with pytest.raises(ValueError, match=message):
         print_score(model, samples, predicted, "dose", seen)
+
+
+def test_numbers_that_a_spreadsheet_has_as_texts():
+    samples = SimpleNamespace(target=pandas.Series([1, "2.5", None], name="dose"))
+    y, task, _ = read_target(samples, "regression")
+    assert y.tolist() == [1.0, 2.5] and task == "regression"
+    assert read_target(samples, None)[1] == "classification"
 
 
 # evaluate, inspect, report ------------------------------------------------------------

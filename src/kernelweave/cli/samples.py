@@ -412,8 +412,17 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     """
     name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
-    is_numeric = pandas_or_why().api.types.is_numeric_dtype
-    numeric = is_numeric(values) and values.dtype != "bool"
+    pandas = pandas_or_why()
+    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
+    if task == "regression" and not numeric:  # a spreadsheet has numbers as texts
+        read = pandas.to_numeric(values.astype(str), errors="coerce")
+        if read.isna().any():
+            text = values[read.isna()].tolist()[0]
+            raise ValueError(
+                f"the label column {name!r} holds {text!r}, which is not a number, as "
+                "a regression needs"
+            )
+        values, numeric = read, True
     numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)
     if not np.isfinite(numbers).all():
         raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
@@ -433,11 +442,6 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
             "--task regression or --task classification"
         )
     task = task or ("regression" if len(broken) else "classification")
-    if task == "regression" and not numeric:
-        raise ValueError(
-            f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
-            "number, as a regression needs"
-        )
     if task == "classification" and len(broken):
         raise ValueError(
             f"the label column {name!r} holds numbers such as {broken[0]:g}, which are "
