@@ -22,6 +22,7 @@ from estimators import EXPLICIT, ONE_EACH, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, TransductiveKernelSVC
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
+from kernelweave.views.raw_columns import read_column
 
 #: What is done with a column depends on its kind, not on the numbers in it.
 pytestmark = pytest.mark.one_seed
@@ -129,6 +130,29 @@ def test_polars_agrees_with_pandas(kind):
     assert_allclose(model.decision_function(other), expected, atol=1e-8)
     with pytest.raises(TypeError, match=r"LazyFrame.*Pass X\.collect\(\)"):
         model.predict(other.lazy())
+
+
+def test_times_of_any_unit_and_age():
+    """Nanoseconds end in 2262, but a table may hold the last day of 9999."""
+    pl = pytest.importorskip("polars")
+    days = np.array(["0900-03-01", "2020-01-01", "9999-12-31"], dtype="M8[D]")
+    dates, spans = days.tolist(), (days - days[0]).tolist()
+    number = (days - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    mixed = np.array([np.timedelta64(2, "Y"), np.timedelta64(1, "s"), None])
+    for kind, given, expected in (
+        ("date", dates, number),
+        ("date", days.astype("M8[us]"), number),
+        ("duration", spans, number - number[0]),
+        ("duration", (days - days[0]).astype("m8[s]"), number - number[0]),
+        ("duration", mixed, [730.485, 1 / 86400, np.nan]),
+    ):
+        plain = np.asarray(given)[:, None]
+        tables = [plain, pd.DataFrame(plain, columns=["x"], dtype=plain.dtype)]
+        tables += [pl.DataFrame({"x": given})] if isinstance(given, list) else []
+        for one in tables:
+            column = read_column(one, 0)
+            assert column.kind == kind
+            assert_allclose(column.values, expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize("kind", USELESS)

@@ -29,8 +29,8 @@ from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
-#: Days of a duration, and since 1970 of a date: their unit as numbers.
-DAY = np.timedelta64(1, "D") / np.timedelta64(1, "ns")
+#: Dates count days since the first of these; durations, days.
+EPOCH, DAY = np.datetime64(0, "D"), np.timedelta64(1, "D")
 
 
 class Column(NamedTuple):
@@ -257,9 +257,9 @@ def _from_pandas(series: Any) -> Column:
         dtype = series.dtype
     if types.is_datetime64_any_dtype(dtype):
         moments = pd.to_datetime(series, utc=True).dt.tz_localize(None)
-        return _timed("date", moments.to_numpy(dtype="datetime64[ns]"))
+        return _timed("date", moments.to_numpy())
     if types.is_timedelta64_dtype(dtype):
-        return _timed("duration", series.to_numpy(dtype="timedelta64[ns]"))
+        return _timed("duration", series.to_numpy())
     return _from_objects(series.to_numpy(dtype=object), gaps)
 
 
@@ -284,7 +284,7 @@ def _from_array(values: np.ndarray) -> Column:
         return Column("number", numbers, np.isnan(numbers))
     if values.dtype.kind in "mM":
         kind = "date" if values.dtype.kind == "M" else "duration"
-        return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))
+        return _timed(kind, values)
     values = values.astype(object)
     return _from_objects(values, np.array([is_gap(value) for value in values]))
 
@@ -296,20 +296,31 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
     return out
 
 
-def _timed(kind: str, moments: np.ndarray) -> Column:
-    """Times as days."""
-    gaps = np.isnat(moments)
-    values = moments.astype("int64").astype(np.float64) / DAY
-    return Column(kind, np.where(gaps, np.nan, values), gaps)
+def _timed(kind: str, times: np.ndarray) -> Column:
+    days = _days(times)
+    return Column(kind, days, np.isnan(days))
 
 
-#: Types of objects, in the order in which they are tried: bool is a Real.
+def _days(times: Any) -> Any:
+    """Durations, or one of them, as days, and dates as days since 1970.
+
+    Each in its own unit: nanoseconds would leave out dates before 1677 or after 2262.
+    """
+    if times.dtype.kind == "M":
+        times = times - EPOCH
+    elif np.datetime_data(times.dtype)[0] in ("Y", "M"):  # of mean length
+        times = times.astype("m8[s]")
+    return times / DAY
+
+
+#: Types of objects, in the order in which they are tried: for Python, booleans and
+#: NumPy's durations are numbers.
 OBJECTS: dict[str, tuple[type, ...]] = {
     "boolean": (bool, np.bool_),
+    "duration": (timedelta, np.timedelta64),
     "number": (Real, Decimal),
     "text": (str,),
     "date": (date, datetime, np.datetime64),
-    "duration": (timedelta, np.timedelta64),
 }
 
 
@@ -336,17 +347,16 @@ def _from_objects(values: np.ndarray, gaps: np.ndarray) -> Column:
         numbers = np.array([np.nan if g else float(v) for v, g in pairs])
         return Column(kind, numbers, gaps)
     if kind in MEASURED:
-        letter = "M" if kind == "date" else "m"
-        moments = np.full(len(values), "NaT", dtype=f"{letter}8[ns]")
-        moments[~gaps] = [_plain_moment(value) for value in values[~gaps]]
-        return _timed(kind, moments)
+        days = np.full(len(values), np.nan)
+        days[~gaps] = [_days(_plain_moment(value)) for value in values[~gaps]]
+        return Column(kind, days, gaps)
     return Column(f"objects such as {example!r:.40} ({kind})", values, gaps)
 
 
 def _plain_moment(value: Any) -> Any:
     zone = getattr(value, "utcoffset", lambda: None)()
     value = value.replace(tzinfo=None) - zone if zone is not None else value
-    if isinstance(value, timedelta):
+    if isinstance(value, OBJECTS["duration"]):
         return np.timedelta64(value)
     return np.datetime64(value)
 

@@ -39,7 +39,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.banks.dense import KernelBank, are_all
 from kernelweave.kernels.base import KernelGroup, PairwiseRows
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
@@ -311,7 +311,7 @@ class OnTheFlyBank(KernelBank):
 
     def restrict(self, rows: np.ndarray) -> OnTheFlyBank:
         """The kernels on some of the rows, with the centring of all of them."""
-        if len(rows) == self.n_samples:
+        if are_all(rows, self.n_samples):
             return self
         rows = np.asarray(rows)
         groups = [group.restrict(rows) for group in self.groups]
