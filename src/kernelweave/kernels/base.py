@@ -482,19 +482,16 @@ class KernelGroup:
 
         Each may be overwritten by the next.
         """
-        theirs = None if other is None else other.rows
-        if not isinstance(self.rows, PairwiseRows):
-            for i, kernel in self.kernels:
-                with guarded(self.view):
-                    gram = self._gram(kernel, rows, columns, theirs)
-                yield i, gram
-            return
-        with guarded(self.view):
-            base = self.rows.tile(rows, columns, theirs)
-        out = np.empty_like(base) if is_numpy(base) else None
+        theirs, base, out = None if other is None else other.rows, None, None
         for i, kernel in self.kernels:
             with guarded(self.view):
-                gram = kernel._into(base, out)
+                if not isinstance(self.rows, PairwiseRows):
+                    gram = self._gram(kernel, rows, columns, theirs)
+                else:
+                    if base is None:
+                        base = self.rows.tile(rows, columns, theirs)
+                        out = np.empty_like(base) if is_numpy(base) else None
+                    gram = kernel._into(base, out)
             yield i, gram
 
     def fill(self, stack: Array) -> None:

@@ -250,16 +250,14 @@ def _from_pandas(series: Any) -> Column:
     if types.is_bool_dtype(dtype):
         return Column("boolean", words_of(series.to_numpy(dtype=object), gaps), gaps)
     if types.is_numeric_dtype(dtype):
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Column("number", values, gaps)
+        return _from_array(series.to_numpy(dtype=np.float64, na_value=np.nan))
     if isinstance(dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
-        dtype = series.dtype
-    if types.is_datetime64_any_dtype(dtype):
-        moments = pd.to_datetime(series, utc=True).dt.tz_localize(None)
-        return _timed("date", moments.to_numpy())
+    if types.is_datetime64_any_dtype(series.dtype):
+        series = pd.to_datetime(series, utc=True).dt.tz_localize(None)
+        return _from_array(series.to_numpy())
     if types.is_timedelta64_dtype(dtype):
-        return _timed("duration", series.to_numpy())
+        return _from_array(series.to_numpy())
     return _from_objects(series.to_numpy(dtype=object), gaps)
 
 
@@ -283,8 +281,9 @@ def _from_array(values: np.ndarray) -> Column:
         numbers = values.astype(np.float64)
         return Column("number", numbers, np.isnan(numbers))
     if values.dtype.kind in "mM":
+        days = _days(values)
         kind = "date" if values.dtype.kind == "M" else "duration"
-        return _timed(kind, values)
+        return Column(kind, days, np.isnan(days))
     values = values.astype(object)
     return _from_objects(values, np.array([is_gap(value) for value in values]))
 
@@ -294,11 +293,6 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
-
-
-def _timed(kind: str, times: np.ndarray) -> Column:
-    days = _days(times)
-    return Column(kind, days, np.isnan(days))
 
 
 def _days(times: Any) -> Any:

@@ -284,10 +284,9 @@ class OnTheFlyBank(KernelBank):
         part *= float(self.scales[i])
         shift = float(self._shifts[i])
         if shift:  # only where a kernel was indefinite by rounding
-            xp, n = namespace(tile), self.n_samples
-            index = xp.arange(n)
-            same = index[rows][:, None] == index[columns][None, :]
-            part += shift * from_numpy(to_numpy(same), tile)
+            index = np.arange(self.n_samples)
+            same = index[rows, None] == index[None, columns]
+            part += shift * from_numpy(same, tile)
         if self._roots is not None:
             roots = from_numpy(self._roots, tile)
             part *= roots[rows, None]
