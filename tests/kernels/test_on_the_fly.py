@@ -127,6 +127,7 @@ def test_as_many_rows_or_kernels_in_another_order(rng):
         order = np.arange(bank.n_kernels)[::-1]
         both = bank.restrict(rows).subset(order)
         assert both.names == bank.names[::-1]
+        assert both.views is None or both.views == bank.views[::-1]
         for part in (both, KernelBank.restrict(bank, rows).subset(order)):
             expected = bank.kernel(0)[np.ix_(rows, rows)]
             close(part.kernel(bank.n_kernels - 1), expected)

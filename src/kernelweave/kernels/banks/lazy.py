@@ -303,6 +303,7 @@ class OnTheFlyBank(KernelBank):
             groups += [replace(group, kernels=kept)] if kept else []
         part = self._with(groups, len(chosen), self.n_samples)
         part.names = [self.names[i] for i in chosen]
+        part.views = self.views and [self.views[i] for i in chosen]
         part._means = take(self._means, np.asarray(chosen))
         part._grand, part.scales = self._grand[chosen], self.scales[chosen]
         part._shifts = self._shifts[chosen]
