@@ -132,6 +132,15 @@ def test_polars_agrees_with_pandas(kind):
         model.predict(other.lazy())
 
 
+def test_types_that_pandas_cannot_name_are_restored():
+    arrow = pytest.importorskip("pyarrow")
+    dtype = pd.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
+    X = table(ward=pd.Series([None, *WARDS[1:]], dtype=dtype))
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    again = pickle.loads(pickle.dumps(model))
+    assert_allclose(again.decision_function(X), model.decision_function(X))
+
+
 def test_times_of_any_unit_and_age():
     """Nanoseconds end in 2262, but a table may hold the last day of 9999."""
     pl = pytest.importorskip("polars")
@@ -183,8 +192,9 @@ def test_auto_names_what_it_does_not_know():
     views = [("one", "auto", ["size"]), ("two", "auto", ["text"])]
     with pytest.raises(ValueError, match=r"interactions=True .*'text' holds values of"):
         MultipleKernelFDA(views, interactions=True).fit(table("text"), Y)
-    with pytest.raises(ValueError, match=r"'odd' holds objects such as \[1\] \(list\)"):
-        KernelFDA().fit(table(odd=[[1]] * N), Y)
+    for value, kind in ([1], r"\[1\] \(list"), (1j, r"1j \(complex"):
+        with pytest.raises(ValueError, match=rf"'odd' holds objects such as {kind}\)"):
+            KernelFDA().fit(table(odd=[value] * N), Y)
     for order in (np.arange(N), np.random.default_rng(0).permutation(N)[:30]):
         X = table(number=np.arange(N) + 1000).iloc[order]
         with pytest.warns(

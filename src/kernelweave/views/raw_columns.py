@@ -181,7 +181,7 @@ def read_columns(X: Any, columns: list[int]) -> Columns:
 
 def _taken_apart(frame: Any) -> dict[str, Any]:
     """The columns of a pandas frame: one array of all numbers, and the others."""
-    kinds = [str(dtype) for dtype in frame.dtypes]
+    kinds = [_name_of(dtype) for dtype in frame.dtypes]
     plain = [_is_number(dtype) for dtype in frame.dtypes]
     numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
     others = []
@@ -200,6 +200,17 @@ def _taken_apart(frame: Any) -> dict[str, Any]:
         "numbers": numbers,
         "others": others,
     }
+
+
+def _name_of(dtype: Any) -> str:
+    """The name from which pandas makes a dtype again, or "object" if there is none."""
+    import pandas as pd
+
+    try:
+        pd.api.types.pandas_dtype(str(dtype))
+    except TypeError:  # those of pyarrow for dictionaries, lists and records
+        return "object"
+    return str(dtype)
 
 
 def _put_together(parts: dict[str, Any]) -> Any:
@@ -249,7 +260,7 @@ def _from_pandas(series: Any) -> Column:
         return Column("category", words_of(series.to_numpy(dtype=object), gaps), gaps)
     if types.is_bool_dtype(dtype):
         return Column("boolean", words_of(series.to_numpy(dtype=object), gaps), gaps)
-    if types.is_numeric_dtype(dtype):
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         return _from_array(series.to_numpy(dtype=np.float64, na_value=np.nan))
     if isinstance(dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
