@@ -243,6 +243,18 @@ def test_mixed_tables_in_every_estimator(estimator):
         output(model, MIXED.assign(size="large"))
 
 
+def test_what_is_wrong_with_new_rows():
+    X = table("date", "text")
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    for changes, message in (
+        ({"date": [np.nan] + [1.5] * (N - 1)}, "'date' .* now 'number', such as 1.5"),
+        ({"size": np.inf}, "infinity: View 'all': column 'size'. Correct the entry"),
+        (dict.fromkeys(X, None), r"NaN: 40 row\(s\) lack every view, row\(s\) 0, 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            quiet(model.predict, X.assign(**changes))
+
+
 def test_searches_and_folds():
     model = KernelFDA([*VIEWS, STRINGS], cv=None)
     # measured: 1

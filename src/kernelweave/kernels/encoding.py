@@ -326,7 +326,10 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
                 named = some(map(repr, new), most=3)
                 found.append(f"column {use.column!r}: {count} row(s) hold {named}")
         elif np.any(np.isinf(values)):
-            raise ValueError(f"Input X contains infinity: {where}.")
+            raise ValueError(
+                f"Input X contains infinity: {where}. Correct the entry, or drop the "
+                "row."
+            )
         gaps = int(np.sum(column.gaps[rows]))
         if gaps and not use.n_missing:
             found.append(f"column {use.column!r}: {gaps} row(s) have a gap")

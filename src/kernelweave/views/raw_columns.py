@@ -387,7 +387,7 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
         if column.gaps.all():  # no value shows a kind, whatever the type of the column
             return np.full(len(column.gaps), np.nan)
         if column.kind != kind:
-            shown = next((v for v in column.values if v is not None), None)
+            shown = column.values[~column.gaps].tolist()[0]
             raise ValueError(
                 f"{where} held values of the kind {kind!r} in fit, but now "
                 f"{column.kind!r}, such as {shown!r:.40}. Convert the column."
