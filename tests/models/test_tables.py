@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -19,7 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from estimators import EXPLICIT, ONE_EACH, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA, TransductiveKernelSVC
+from kernelweave import (
+    KernelFDA,
+    MultipleKernelFDA,
+    TransductiveKernelSVC,
+    load,
+    save,
+)
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
 from kernelweave.views.raw_columns import read_column
@@ -132,13 +138,30 @@ def test_polars_agrees_with_pandas(kind):
         model.predict(other.lazy())
 
 
-def test_types_that_pandas_cannot_name_are_restored():
+def test_types_that_files_cannot_hold_are_restored(tmp_path):
     arrow = pytest.importorskip("pyarrow")
-    dtype = pd.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
-    X = table(ward=pd.Series([None, *WARDS[1:]], dtype=dtype))
+    pytest.importorskip("skops")
+    names = pd.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
+    dates, moments = pd.Series([pd.NaT, *DAYS[1:]]), "timestamp[us, tz=UTC][pyarrow]"
+    X = table(
+        words=pd.Series([None, *WARDS[1:]], dtype=names),
+        zoned=dates.dt.tz_localize("Europe/Berlin"),
+        months=dates.dt.to_period("M"),
+        days=pd.Series([None, *DAYS[1:].tolist()], dtype=object),
+        spans=pd.Series([None, *(DAYS[1:] - DAYS[0]).tolist()], dtype=object),
+        arrow_dates=dates.astype("date32[pyarrow]"),
+        arrow_spans=(dates - DAYS[0]).astype("duration[us][pyarrow]"),
+        arrow_times=dates.dt.tz_localize("UTC").astype(moments),
+    )
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
-    again = pickle.loads(pickle.dumps(model))
-    assert_allclose(again.decision_function(X), model.decision_function(X))
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    (before,), (after,) = (m.kernel_map_.source.blocks for m in (model, again))
+    kept = before.table.dtypes == after.table.dtypes
+    assert kept[~kept].index.tolist() == ["words"]
+    types = [*map(type, before.table["days"]), *map(type, before.table["spans"])]
+    assert [*map(type, after.table["days"]), *map(type, after.table["spans"])] == types
 
 
 def test_times_of_any_unit_and_age():

@@ -184,15 +184,8 @@ def _taken_apart(frame: Any) -> dict[str, Any]:
     kinds = [_name_of(dtype) for dtype in frame.dtypes]
     plain = [_is_number(dtype) for dtype in frame.dtypes]
     numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
-    others = []
-    for j in np.flatnonzero(~np.asarray(plain, dtype=bool)).tolist():
-        column = frame.iloc[:, j]
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "bmM":
-            others.append(column.to_numpy())
-        else:
-            gaps = column.isna().tolist()
-            values = column.tolist()
-            others.append([None if g else v for g, v in zip(gaps, values, strict=True)])
+    where = np.flatnonzero(~np.asarray(plain, dtype=bool))
+    others = [_as_stored(frame.iloc[:, j]) for j in where.tolist()]
     return {
         "names": [str(name) for name in frame.columns],
         "kinds": kinds,
@@ -200,6 +193,38 @@ def _taken_apart(frame: Any) -> dict[str, Any]:
         "numbers": numbers,
         "others": others,
     }
+
+
+def _as_stored(column: Any) -> Any:
+    """A pandas column as an array, if it is boolean or holds times, or as a list."""
+    if column.dtype == bool:
+        return column.to_numpy()
+    times, gaps = _times(column), column.isna().to_numpy(dtype=bool)
+    if times is not None:
+        return times
+    values = column.tolist()
+    present = [v for v, gap in zip(values, gaps, strict=True) if not gap]
+    if column.dtype == object and present:
+        for kind in (date, timedelta):
+            if all(isinstance(value, kind) for value in present):
+                moments = np.array([_plain_moment(value) for value in present])
+                times = np.full(len(values), "NaT", dtype=moments.dtype)
+                times[~gaps] = moments
+                return times
+    return [None if gap else v for v, gap in zip(values, gaps, strict=True)]
+
+
+def _restored(values: Any, kind: str) -> Any:
+    """The pandas column of the type ``kind`` that was stored."""
+    import pandas as pd
+
+    if not isinstance(values, np.ndarray) or values.dtype.kind == "b":
+        return pd.Series(values, dtype=kind)
+    if kind == "object":
+        return pd.Series(values.astype(object), dtype=object)
+    zoned = "," in kind  # as in datetime64[us, Europe/Berlin]
+    times = pd.Series(values).dt.tz_localize("UTC") if zoned else pd.Series(values)
+    return times.astype(kind)
 
 
 def _name_of(dtype: Any) -> str:
@@ -224,7 +249,7 @@ def _put_together(parts: dict[str, Any]) -> Any:
     if not where:
         return frame
     others = {
-        names[j]: pd.Series(values, dtype=parts["kinds"][j])
+        names[j]: _restored(values, parts["kinds"][j])
         for j, values in zip(where, parts["others"], strict=True)
     }
     return pd.concat([frame, pd.DataFrame(others)], axis=1)[list(names)]
@@ -262,14 +287,24 @@ def _from_pandas(series: Any) -> Column:
         return Column("boolean", words_of(series.to_numpy(dtype=object), gaps), gaps)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         return _from_array(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    if isinstance(dtype, pd.PeriodDtype):
+    times = _times(series)
+    if times is not None:
+        return _from_array(times)
+    return _from_objects(series.to_numpy(dtype=object), gaps)
+
+
+def _times(series: Any) -> np.ndarray | None:
+    """The dates, in UTC, or durations of a pandas column; None for other kinds."""
+    import pandas as pd
+
+    types = pd.api.types
+    if isinstance(series.dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
     if types.is_datetime64_any_dtype(series.dtype):
         series = pd.to_datetime(series, utc=True).dt.tz_localize(None)
-        return _from_array(series.to_numpy())
-    if types.is_timedelta64_dtype(dtype):
-        return _from_array(series.to_numpy())
-    return _from_objects(series.to_numpy(dtype=object), gaps)
+    elif series.dtype.kind != "m":
+        return None
+    return series.to_numpy()
 
 
 def _from_polars(series: Any) -> Column:
