@@ -164,6 +164,19 @@ def test_types_that_files_cannot_hold_are_restored(tmp_path):
     assert [*map(type, after.table["days"]), *map(type, after.table["spans"])] == types
 
 
+def test_tables_of_polars_are_restored(tmp_path):
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("skops")
+    wards = pl.Series([None, *WARDS[1:]], dtype=pl.Categorical)
+    sizes = table()["size"].to_numpy()
+    X = pl.DataFrame({"size": sizes, "words": wards, "day": DAYS.tolist()})
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert again.kernel_map_.source.blocks[0].table.equals(X)
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
 def test_times_of_any_unit_and_age():
     """Nanoseconds end in 2262, but a table may hold the last day of 9999."""
     pl = pytest.importorskip("polars")

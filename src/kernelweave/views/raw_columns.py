@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from io import BytesIO
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -79,7 +80,12 @@ class Columns:
     def __getstate__(self) -> dict[str, Any]:
         # What can be read again is not kept. A frame becomes arrays and lists, which
         # can be written to a file that runs no code.
-        table = _taken_apart(self.table) if hasattr(self.table, "iloc") else self.table
+        table = self.table
+        if hasattr(table, "iloc"):
+            table = _taken_apart(table)
+        elif hasattr(table, "get_column") and "Object" not in map(str, table.dtypes):
+            content = table.write_ipc(None).getvalue()
+            table = {"polars": np.frombuffer(content, dtype=np.uint8)}
         return {"table": table, "labels": self.labels, "dtype": self.dtype.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -240,6 +246,10 @@ def _name_of(dtype: Any) -> str:
 
 def _put_together(parts: dict[str, Any]) -> Any:
     """The frame that was taken apart."""
+    if "polars" in parts:
+        import polars as pl
+
+        return pl.read_ipc(BytesIO(parts["polars"].tobytes()))
     import pandas as pd
 
     plain = np.asarray(parts["plain"], dtype=bool)
