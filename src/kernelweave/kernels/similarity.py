@@ -278,7 +278,8 @@ class Similarity(Kernel):
             raise ValueError(
                 f"Similarity: the matrix of {what} must be square; found {K.shape}."
             )
-        check_kernel_labels(self.K, f"Similarity: the matrix of {what}")
+        if hasattr(self.K, "iloc"):
+            check_kernel_labels(self.K, f"Similarity: the matrix of {what}")
         bad = np.argwhere(~np.isfinite(K))
         if len(bad):
             i, j = bad[0]

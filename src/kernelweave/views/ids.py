@@ -108,10 +108,8 @@ def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
 def check_kernel_labels(K: Any, name: str) -> None:
     """Refuse a frame (n, n) whose rows and columns are labelled differently.
 
-    Labels that merely count rows or columns say nothing, and arrays have none.
+    Labels that merely count rows or columns say nothing.
     """
-    if not hasattr(K, "iloc"):
-        return
     columns = K.columns.tolist()
     if not _has_ids(K) or len(K) != len(columns) or columns == [*range(len(columns))]:
         return

@@ -65,10 +65,12 @@ def validate_precomputed(
     labelled = X
     refuse_no_table(X, type(estimator).__name__, precomputed=True)
     if is_dict(X):
-        for name, kernel in X.items() if reset else ():
-            check_kernel_labels(kernel, f"The precomputed kernel {name!r}")
+        if reset:
+            for name, kernel in X.items():
+                if hasattr(kernel, "iloc"):
+                    check_kernel_labels(kernel, f"The precomputed kernel {name!r}")
         X, names, labelled = _stack(X, names, estimator, absent=allow_nan and not reset)
-    elif reset:
+    elif reset and hasattr(X, "iloc"):
         check_kernel_labels(X, "The precomputed kernel")
     K = _real_floating(checked_array(X, estimator, allow_nd=True))
     if K.ndim > 3:
