@@ -6,6 +6,7 @@ import importlib.util
 import pathlib
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("pandas")
 
 from kernelweave.report import charts, contents, write_report
 from kernelweave.report.charts import Bar
+from kernelweave.report.section import Case
 
 _spec = importlib.util.spec_from_file_location(
     "report_pages", pathlib.Path(__file__).with_name("pages.py")
@@ -100,6 +102,22 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(model, X, y, tmp_path / "none" / "x.html")
+
+
+@pytest.mark.parametrize("last", ["what is lost", "columns"])
+def test_an_error_of_the_listener_ends_the_report(monkeypatch, last):
+    """Not even in parts that tell their own errors on the page is it caught."""
+
+    def listen(text):
+        if text.startswith(last):
+            raise KeyError("cancelled")
+
+    for name in ("scores", "shares", "without_each", "pictures"):
+        monkeypatch.setattr(contents, name, lambda *args: {})
+    case = Case(*pages.data("one view"), 2, 2, {"report": listen})
+    vars(case)["result"] = SimpleNamespace(held_out=None)
+    with pytest.raises(KeyError, match="cancelled"):
+        contents.collect(case)
 
 
 def test_bars_keep_in_the_picture():

@@ -147,7 +147,6 @@ def _predicts(result: Any) -> bool:
 @or_why
 def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
-    case.how["report"]("what is lost without each view")
     model, X, y, fold = case.model, case.X, case.y, case.fold
     template = without_folds(model).fit(X, y)
     folds = PredefinedSplit(fold - 1)  # rows that are in no fold are never left out
