@@ -153,6 +153,16 @@ def test_missing_views_stay_missing(problem):
     assert by_view(rows)["signal"] > 0.1  # 0.14 to 0.33
 
 
+def test_a_table_without_the_columns_of_a_view(problem):
+    pd = pytest.importorskip("pandas")
+    X, y = problem
+    X = pd.DataFrame(X, columns=list("abcdef"))
+    views = [("signal", "linear", list("abc")), ("static", "linear", list("def"))]
+    model = KernelFDA(views, alpha=0.1, cv=None, missing="zero").fit(X[TRAIN], y[TRAIN])
+    rows = view_permutation_importance(model, X[NEW][list("cab")], y[NEW], n_repeats=1)
+    assert by_view(rows)["static"] == 0.0 < by_view(rows)["signal"]
+
+
 def test_scores_and_pipelines(problem):
     X, y = problem
     pipe = make_pipeline(StandardScaler(), KernelFDA(VIEWS, alpha=0.1, cv=None))

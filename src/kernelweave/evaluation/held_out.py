@@ -11,6 +11,8 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
+from kernelweave.fits.gaussians import units_per_class
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import some
@@ -93,20 +95,17 @@ def assign_folds(
     remarks : list of str
         Sentences about classes that are too small.
     """
-    n = len(y)
-    units, what = np.arange(n), "row"
-    if groups is not None:
-        units, what = np.unique(groups, return_inverse=True)[1], "group"
-    rows, size = np.arange(n), len(np.unique(units))
+    rows, grouped = np.arange(len(y)), groups is not None
+    what = "group" if grouped else "row"
     remarks: list[str] = []
+    design = RowDesign(len(y), groups=groups).restrict(rows)  # numbers the groups
+    size = len(design.members)
     if classify:
-        rows, size, remarks = _of_large_classes(y, units, most, what)
+        rows, size, remarks = _of_large_classes(y, design, most, what)
     elif size < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
-    grouped = groups is not None
     splitter = shuffled_folds(min(most, size), classify, grouped, random_state)
-    fold = np.zeros(n, dtype=int)
-    together = None if groups is None else units[rows]
+    fold, together = np.zeros(len(y), dtype=int), design.restrict(rows).groups
     parts = splitter.split(rows, y[rows] if classify else None, together)
     # large groups may leave some empty
     filled = (test for _, test in parts if len(test))
@@ -116,12 +115,11 @@ def assign_folds(
 
 
 def _of_large_classes(
-    y: np.ndarray, units: np.ndarray, most: int, what: str
+    y: np.ndarray, design: RowDesign, most: int, what: str
 ) -> tuple[np.ndarray, int, list[str]]:
     """Rows of classes with two units or more, units of the smallest such, remarks."""
     classes, codes = np.unique(y, return_inverse=True)
-    pairs = np.unique(np.stack([codes, units]), axis=1)[0]
-    counts = np.bincount(pairs, minlength=len(classes))  # units of each class
+    counts = units_per_class(codes, design)
     several, remarks = counts > 1, []
     if not several.any():
         raise ValueError(
@@ -146,10 +144,7 @@ def _of_large_classes(
 
 def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:
     """Some rows of a table, or of kernels (n, n[, p]) with the columns ``train``."""
-    if pairwise:
-        kernels = to_numpy(X) if not hasattr(X, "iloc") else np.asarray(X)
-        return kernels[rows][:, train]
-    return _safe_indexing(X, rows)
+    return to_numpy(X)[rows][:, train] if pairwise else _safe_indexing(X, rows)
 
 
 def out_of_fold(

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave.criteria import Alignment, Fisher, Margin
 from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
-from kernelweave.inspection._rows import model_and_rows
+from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
 from kernelweave.kernels.maps.kernel_map import center_in_place
@@ -60,8 +61,6 @@ class WeightProblem:
         The class of each row; None for regression.
     observed : ndarray of bool of shape (p, n)
         Which rows have which kernel; other entries of the kernel are zero.
-    completed : bool
-        Whether gaps of kernels were filled from the other kernels.
     """
 
     model: Any
@@ -73,7 +72,6 @@ class WeightProblem:
     weight_set: WeightSet
     strata: np.ndarray | None
     observed: np.ndarray
-    completed: bool
 
     @property
     def n_rows(self) -> int:
@@ -191,14 +189,23 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    y = _targets(y, model, caller)
+    y = targets_of(y)
+    if len(y) != bank.n_samples:
+        raise ValueError(
+            f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
+            f"{len(y)}"
+        )
     strata = None
     of_classes = type_of_target(y) in ("binary", "multiclass")
+    if is_classifier(model) and not of_classes:
+        raise ValueError(
+            f"{caller} needs the rows and targets that the {type(model).__name__} was "
+            "fitted on: it was fitted on classes, and y holds numbers"
+        )
     if of_classes and not isinstance(model, MultipleKernelRidge):
         strata = np.unique(y, return_inverse=True)[1].reshape(-1)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
-    filled = model.missing == "available"
-    if kernel_map.seen is not None and not filled:
+    if kernel_map.seen is not None and not kernel_map.repairs:
         seen = kernel_map.observed[:, kernel_map.active].T
     problem = WeightProblem(
         model=model,
@@ -210,7 +217,6 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         strata=strata,
         observed=seen,
-        completed=filled and not np.all(kernel_map.observed),
     )
     _check_value(problem, caller)
     return problem
@@ -220,19 +226,6 @@ def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""
     chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
     return 1.0 if isinstance(chosen, str) else float(chosen)
-
-
-def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
-    """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
-    values = to_numpy(y)
-    n = model.kernel_map_.source.n_samples
-    if len(values) != n:
-        raise ValueError(
-            f"{caller}: the model was fitted on {n} rows, but y has {len(values)}"
-        )
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    return values
 
 
 def _scaled(bank: Bank, design: RowDesign) -> Bank:

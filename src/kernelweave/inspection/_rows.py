@@ -81,6 +81,12 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     return names, np.array(places)
 
 
+def targets_of(y: Any) -> np.ndarray:
+    """Targets (n,) or (n, t) in host memory; a single column becomes (n,)."""
+    values = to_numpy(y)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
 def as_stack(X: Any, names: Sequence[str]) -> Any:
     """A dict of precomputed kernels (m, n) as a stack (m, n, p); else X itself."""
     if not is_dict(X):

@@ -25,6 +25,7 @@ from kernelweave.inspection._rows import (
     probabilities,
     refittable,
     require_predictions,
+    targets_of,
     views_of,
 )
 from kernelweave.models.shared.learner import shuffled_folds
@@ -91,7 +92,7 @@ class Trials:
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
         self.X = to_numpy(as_stack(X, self.names)) if self.precomputed else X
-        self.y = to_numpy(y)
+        self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
         self.observed = _observed(model, len(self.y))
@@ -158,7 +159,8 @@ class Trials:
         model.fit(self._rows(own, own, wanted), self.y[own])
         new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
-        predicted[np.isin(test, judged)] = self._predicted(model, new)
+        if len(judged):
+            predicted[np.isin(test, judged)] = self._predicted(model, new)
         score, loss = self._judge(test, predicted)
         decisive = loss
         if self.scoring is not None:

@@ -19,7 +19,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource
-from kernelweave.views.columns import column_names, find_columns, is_precomputed
+from kernelweave.views.columns import is_precomputed, validate_new
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
 
@@ -115,16 +115,17 @@ def view_permutation_importance(
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))
     rows = model._observed_rows(X, "view_permutation_importance")
-    which = _which_rows(model, rows)
+    which, places = _which_rows(model, rows), _places(model, X)
     found = []
     for v, view in enumerate(views_of(model)[0]):
         if has_products(model, view):  # of columns that are shuffled with their views
             continue
-        has, columns, losses = rows.observed[:, v], _columns(model, X, v), []
+        has, losses = rows.observed[:, v], []
         for _ in range(n_repeats):
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
-            losses.append(full - float(scorer(model, _shuffled(X, columns, order), y)))
+            shuffled = _shuffled(X, places[v], order)
+            losses.append(full - float(scorer(model, shuffled, y)))
         found.append(
             {
                 "view": view,
@@ -143,14 +144,13 @@ def _is_table(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def _columns(model: Any, X: Any, v: int) -> list[int]:
-    """Where view v is along the last axis of X, found as a prediction finds it."""
+def _places(model: Any, X: Any) -> list[list[int]]:
+    """Where each view is along the last axis of X, found as a prediction finds it."""
     if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
-        return [v] if len(X.shape) == 3 else list(range(X.shape[1]))
-    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
-    if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        return model._positions[v]
-    return find_columns(X, model._views, model._positions, fitted)[v]
+        every = list(range(X.shape[-1]))
+        return [[v] for v in every] if len(X.shape) == 3 else [every]
+    may_lack = model.missing != "error"
+    return validate_new(model, X, model._views, model._positions, may_lack=may_lack)[1]
 
 
 def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
