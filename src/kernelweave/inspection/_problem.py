@@ -10,8 +10,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.criteria import Alignment, Fisher, Margin
-from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
+from kernelweave.criteria import Alignment, Margin
+from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
@@ -51,14 +51,14 @@ class WeightProblem:
         The view of each of them.
     names : list of str
         All views, including those whose kernels are all constant.
-    outputs : ndarray of shape (n,) or (n, t)
-        The targets; classes are given by ``strata``.
+    targets : ndarray of shape (n,) or (n, t)
+        Outputs, or codes of classes from 0.
+    of_classes : bool
+        Whether they are codes.
     design : RowDesign
         How often each row counts.
     weight_set : WeightSet
         The allowed weights.
-    strata : ndarray of int of shape (n,) or None
-        The class of each row; None for regression.
     observed : ndarray of bool of shape (p, n)
         Which rows have which kernel; other entries of the kernel are zero.
     """
@@ -67,10 +67,10 @@ class WeightProblem:
     bank: Bank
     views: list[str]
     names: list[str]
-    outputs: np.ndarray
+    targets: np.ndarray
+    of_classes: bool
     design: RowDesign
     weight_set: WeightSet
-    strata: np.ndarray | None
     observed: np.ndarray
 
     @property
@@ -102,27 +102,21 @@ class WeightProblem:
         the rows themselves, centred with their weights; where a criterion needs it,
         rows are multiplied by the roots of the weights here.
         """
-        model, design, k = self.model, self.design.restrict(rows), 0
-        if self.strata is None:
-            outputs = self.outputs[rows].reshape(len(rows), -1).astype(np.float64)
-            target = StandardOutputs.of(outputs, design.weights).target
-        else:
-            own = np.unique(self.strata[rows], return_inverse=True)[1].reshape(-1)
-            k = int(own.max()) + 1
-            target = signs_of_codes(own, k)
+        model, targets = self.model, self.targets[rows]
+        design = self.design.restrict(rows)
         if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, target, design)
+            return _margins(model, bank, targets, design.weights)
         if isinstance(model, KernelAlignment):
-            target = np.eye(k)[own] if k > 2 else target
-            centred, each = bool(model.centre), design.weights
-            return [Alignment(bank, target, centred=centred, row_weights=each)]
+            kind = "multiclass" if self.of_classes else "continuous"
+            target = model._target(targets, kind, design.weights)
+            return [Alignment(bank, target, row_weights=design.weights)]
         # "loo" settles the regularisation after the weights are learned
         alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
         bank = _scaled(bank, design)
-        if self.strata is None:
-            goal = design.scale(from_numpy(target, bank.like))
-            return [Fisher(bank, goal, alpha, design)]
-        task = class_task(None, None, None, bank, own, design)
+        if not self.of_classes:
+            outputs = targets.reshape(len(rows), -1).astype(np.float64)
+            return [model._pose(None, None, bank, outputs, design).criterion(alpha)]
+        task = class_task(None, None, None, bank, targets, design)
         return [model._criterion(task, alpha)]
 
     def solutions(
@@ -195,15 +189,13 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
             f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
             f"{len(y)}"
         )
-    strata = None
     of_classes = type_of_target(y) in ("binary", "multiclass")
     if is_classifier(model) and not of_classes:
         raise ValueError(
             f"{caller} needs the rows and targets that the {type(model).__name__} was "
             "fitted on: it was fitted on classes, and y holds numbers"
         )
-    if of_classes and not isinstance(model, MultipleKernelRidge):
-        strata = np.unique(y, return_inverse=True)[1].reshape(-1)
+    of_classes = of_classes and not isinstance(model, MultipleKernelRidge)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
     if kernel_map.seen is not None and not kernel_map.repairs:
         seen = kernel_map.observed[:, kernel_map.active].T
@@ -212,10 +204,10 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
-        outputs=y,
+        targets=np.unique(y, return_inverse=True)[1] if of_classes else y,
+        of_classes=of_classes,
         design=RowDesign(len(y), kernel_map.row_weights),
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
-        strata=strata,
         observed=seen,
     )
     _check_value(problem, caller)
@@ -239,15 +231,16 @@ def _scaled(bank: Bank, design: RowDesign) -> Bank:
 
 
 def _margins(
-    model: Any, bank: Bank, signs: np.ndarray, design: RowDesign
+    model: Any, bank: Bank, codes: np.ndarray, weights: np.ndarray | None
 ) -> list[Criterion]:
     """One criterion for all classes, or one per class."""
-    price = model.C
+    classes, codes = np.unique(codes, return_inverse=True)
+    signs, price = signs_of_codes(codes, len(classes)), model.C
     if price in ("auto", "cv"):  # the same for all classes
         price = float(np.max(to_numpy(model.C_)))
     groups = np.hsplit(signs, signs.shape[1] if model.weights == "per_class" else 1)
     return [
-        Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
+        Margin(bank, from_numpy(group, bank.like), model.margin, price, weights)
         for group in groups
     ]
 
