@@ -70,8 +70,7 @@ def row_labels(X: Any) -> list[Any]:
 
 def has_products(model: Any, view: str) -> bool:
     """Whether this view of a fitted model is that of the products of all others."""
-    views = {own.name: own for own in getattr(model, "_views", ())}
-    return view in views and bool(views[view].joint)
+    return any(own.name == view and own.joint for own in model._views)
 
 
 def views_of(model: Any) -> tuple[list[str], np.ndarray]:

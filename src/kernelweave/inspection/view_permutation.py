@@ -15,10 +15,10 @@ from kernelweave.inspection._rows import (
     as_stack,
     has_products,
     model_and_rows,
+    observed_views,
     require_predictions,
     views_of,
 )
-from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.views.columns import is_precomputed, validate_new
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
@@ -223,13 +223,7 @@ def _keys_of_view(block: Any) -> list[Any]:
 
 def _kept_blocks(model: Any) -> list[Array] | None:
     """The training rows of each view, if the model keeps them and none lacks a view."""
-    blocks: list[Array] = []
-    for part in model.kernel_map_.parts:
-        source = part.source
-        if not isinstance(source, FeatureSource):
-            return None
-        if not (source.observed is None or np.all(source.observed)):
-            return None
-        blocks += source.blocks
-    # Each view of a mixture keeps only the rows that have it.
-    return blocks if len({block.shape[0] for block in blocks}) == 1 else None
+    sources = [part.source for part in model.kernel_map_.parts]
+    if observed_views(model) is not None or None in sources:
+        return None
+    return [block for source in sources for block in source.blocks]
