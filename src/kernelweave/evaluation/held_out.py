@@ -185,25 +185,25 @@ def out_of_fold(
     held_out : HeldOut
         Predictions and projections of the rows.
     """
-    classes = np.unique(y) if is_classifier(model) else None
+    classes: Any = np.unique(y) if is_classifier(model) else None
     # Whole numbers as targets of a regression must not round its predictions.
     predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
-    probability, coordinates, axes = None, None, None
+    n_folds, probability, coordinates, axes = int(fold.max()), None, None, None
+    if classes is not None and hasattr(model, "predict_proba"):
+        probability = np.zeros((len(y), len(classes)))
     if whole is not None and classes is not None and hasattr(whole, "transform"):
         axes = to_numpy(whole.transform(X))  # (n, k - 1)
         coordinates = np.full(axes.shape, np.nan)
-    for number in range(1, int(fold.max()) + 1):
+    for number in range(1, n_folds + 1):
         if report is not None:
-            report(number, int(fold.max()))
+            report(number, n_folds)
         test, train = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = take_rows(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
         new = take_rows(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
-        if classes is not None and hasattr(part, "predict_proba"):
-            if probability is None:
-                probability = np.zeros((len(y), len(classes)))
+        if probability is not None:
             probability[test] = probabilities(part, new, classes)
         if coordinates is not None and axes is not None:
             coordinates[test] = _aligned(part, old, new, axes[train])
@@ -211,7 +211,7 @@ def out_of_fold(
         predicted,
         y,
         fold,
-        f"each row was predicted by a model that had not seen it ({fold.max()} folds)",
+        f"each row was predicted by a model that had not seen it ({n_folds} folds)",
         classes,
         probability,
         coordinates,

@@ -72,6 +72,8 @@ class Trials:
         What the loss is.
     folds : list of (train, test)
         Row numbers.
+    known : dict of Views to Trial
+        The results of every set that was run.
     """
 
     def __init__(
@@ -126,11 +128,6 @@ class Trials:
         )
         by_set = np.reshape(found, (len(new), len(self.folds), len(Trial._fields)))
         self.known |= {s: Trial(*of.T) for s, of in zip(new, by_set, strict=True)}
-
-    def of(self, views: Views) -> Trial:
-        """The results of one set."""
-        self.run([views])
-        return self.known[views]
 
     def baseline(self) -> np.ndarray:
         """What is to be small for predictions without any view, (f,); else NaN."""

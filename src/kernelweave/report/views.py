@@ -191,6 +191,6 @@ def _rises(
     trials.run([everything, *(everything - {view} for view in own)])
     rows = []
     for view in own:
-        rise = trials.of(everything - {view}).loss - trials.of(everything).loss
+        rise = trials.known[everything - {view}].loss - trials.known[everything].loss
         rows.append({"view": view, **mean_and_error("loss_rise", rise)})
     return rows, trials.loss_name
