@@ -185,12 +185,10 @@ def out_of_fold(
     held_out : HeldOut
         Predictions and projections of the rows.
     """
-    classes: Any = np.unique(y) if is_classifier(model) else None
+    classes = np.unique(y) if is_classifier(model) else None
     # Whole numbers as targets of a regression must not round its predictions.
     predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
     n_folds, probability, coordinates, axes = int(fold.max()), None, None, None
-    if classes is not None and hasattr(model, "predict_proba"):
-        probability = np.zeros((len(y), len(classes)))
     if whole is not None and classes is not None and hasattr(whole, "transform"):
         axes = to_numpy(whole.transform(X))  # (n, k - 1)
         coordinates = np.full(axes.shape, np.nan)
@@ -203,7 +201,10 @@ def out_of_fold(
         part = clone(model).fit(old, y[train], **given)
         new = take_rows(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
-        if probability is not None:
+        # known of a part alone: with precomputed kernels only once it is fitted
+        if classes is not None and hasattr(part, "predict_proba"):
+            if probability is None:
+                probability = np.zeros((len(y), len(classes)))
             probability[test] = probabilities(part, new, classes)
         if coordinates is not None and axes is not None:
             coordinates[test] = _aligned(part, old, new, axes[train])
