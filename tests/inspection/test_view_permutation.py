@@ -141,6 +141,15 @@ def test_precomputed_kernels(problem, shape):
     assert "all of them training rows" in own[0]["rows"]
 
 
+def test_a_dict_that_lacks_a_kernel(problem):
+    X, y = problem[0][TRAIN], problem[1][TRAIN]
+    kernels = {"signal": X[:, :3] @ X[:, :3].T, "static": X[:, 3:] @ X[:, 3:].T}
+    model = KernelFDA("precomputed", cv=None).fit(kernels, y)
+    del kernels["signal"]
+    with pytest.raises(ValueError, match=r"X lacks the precomputed kernel.* 'signal'"):
+        view_permutation_importance(model, kernels, y)
+
+
 @pytest.mark.measured
 def test_missing_views_stay_missing(problem):
     """No row ends up without any view, which the mixture refuses."""

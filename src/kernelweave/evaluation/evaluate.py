@@ -129,9 +129,12 @@ def evaluate(
     say("fitting to all rows")
     fitted = clone(model)
     fitted.fit(X, targets, **_taken_by(fitted, of_rows))
+    axes = None
+    if classify and hasattr(fitted, "transform"):
+        axes = to_numpy(fitted.transform(X))
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
-        X = to_numpy(as_stack(X, names))
+        X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
     of_rows["has"] = observed_views(fitted, n)
     held: dict[str, HeldOut | str] = {}
@@ -143,7 +146,7 @@ def evaluate(
                 X,
                 targets,
                 fold,
-                whole=fitted if name == MODEL else None,
+                axes=axes if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
                 **_taken_by(method, of_rows),

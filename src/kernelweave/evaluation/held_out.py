@@ -153,7 +153,7 @@ def out_of_fold(
     y: np.ndarray,
     fold: np.ndarray,
     *,
-    whole: Any = None,
+    axes: np.ndarray | None = None,
     pairwise: bool = False,
     report: Any = None,
     **of_rows: np.ndarray | None,
@@ -170,9 +170,9 @@ def out_of_fold(
         Targets.
     fold : ndarray of shape (n,)
         From :func:`assign_folds`.
-    whole : estimator, default=None
-        The model fitted to all rows, with whose axes projections are aligned. Without
-        it there are none.
+    axes : ndarray of shape (n, k - 1), default=None
+        Projections by the model fitted to all rows, with which those of the folds are
+        aligned. Without them there are none.
     pairwise : bool, default=False
         Whether X holds kernels.
     report : callable, default=None
@@ -188,10 +188,8 @@ def out_of_fold(
     classes = np.unique(y) if is_classifier(model) else None
     # Whole numbers as targets of a regression must not round its predictions.
     predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
-    n_folds, probability, coordinates, axes = int(fold.max()), None, None, None
-    if whole is not None and classes is not None and hasattr(whole, "transform"):
-        axes = to_numpy(whole.transform(X))  # (n, k - 1)
-        coordinates = np.full(axes.shape, np.nan)
+    n_folds, probability = int(fold.max()), None
+    coordinates = None if axes is None else np.full(axes.shape, np.nan)
     for number in range(1, n_folds + 1):
         if report is not None:
             report(number, n_folds)
@@ -201,7 +199,7 @@ def out_of_fold(
         part = clone(model).fit(old, y[train], **given)
         new = take_rows(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
-        # known of a part alone: with precomputed kernels only once it is fitted
+        # models of precomputed kernels have the method only once they are fitted
         if classes is not None and hasattr(part, "predict_proba"):
             if probability is None:
                 probability = np.zeros((len(y), len(classes)))

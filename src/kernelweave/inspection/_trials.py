@@ -93,7 +93,7 @@ class Trials:
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
-        self.X = to_numpy(as_stack(X, self.names)) if self.precomputed else X
+        self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
         self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)

@@ -109,7 +109,7 @@ def view_permutation_importance(
     model, X = model_and_rows(model, X)
     if scoring is None:
         require_predictions(model, "view_permutation_importance")
-    X = as_stack(X, model.kernel_names_)
+    X = as_stack(X, model)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)

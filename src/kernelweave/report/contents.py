@@ -35,7 +35,7 @@ def collect(case: Case) -> dict[str, Any]:
             "evaluation": scores(case.result),
             "shares": shares(case),
         }
-        # outside the parts, in which an error of the listener would be caught
+        # said here, not inside the parts, which would catch an error of the listener
         say("what is lost without each view")
         contents["without"] = without_each(case)
         say("columns and single rows")
