@@ -80,20 +80,35 @@ class WeightProblem:
 
     def restricted(self, rows: np.ndarray) -> Bank:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
-        rows = np.sort(rows)
-        part = self.bank.restrict(rows)
+        rows, bank = np.sort(rows), self.bank
         each = self.design.restrict(rows).weights
-        grams = [part.kernel(i) for i in range(part.n_kernels)]
-        return DenseBank(_standardised(grams, self.observed[:, rows], each), part.names)
+        return DenseBank(self._taken([rows] * bank.n_kernels, each), bank.names)
 
     def shuffled(self, orders: dict[str, np.ndarray]) -> list[Any]:
         """The kernels (n, n) with the rows of each view in another order (n,)."""
         own = [orders[view] for view in self.views]
-        grams = [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
         if self.design.weights is None:  # the order changes neither mean nor trace
-            return grams
-        seen = np.take_along_axis(self.observed, np.stack(own), axis=1)
-        return list(_standardised(grams, seen, self.design.weights))
+            return [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
+        return list(self._taken(own, self.design.weights))
+
+    def _taken(self, rows: list[np.ndarray], each: np.ndarray | None) -> Any:
+        """Some rows (r,) of each kernel, (p, r, r), which count ``each`` (r,) times.
+
+        Centred over the r_i rows that have the kernel, of trace r_i; zero elsewhere.
+        """
+        found = []
+        for i, own in enumerate(rows):
+            gram, seen = self.bank.kernel(i), self.observed[i, own]
+            if np.sum(seen) < 2:
+                found.append(take_square(gram, own) * 0.0)
+                continue
+            shares = None
+            if each is not None:
+                shares = from_numpy(each[seen] / np.sum(each[seen]), gram)
+            part = take_square(gram, own[seen])
+            center_in_place(part, shares=shares)
+            found.append(spread_out(part, seen, seen))
+        return namespace(found[0]).stack(found)
 
     def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
         """The criteria whose mean weights the model reports, for kernels over ``rows``.
@@ -138,25 +153,6 @@ class WeightProblem:
         """The share of every view in ``names``, (v,); 0 where no kernel varies."""
         shares = shares_of_views(self.views, weights)
         return np.array([shares.get(name, 0.0) for name in self.names])
-
-
-def _standardised(grams: list[Any], seen: np.ndarray, each: np.ndarray | None) -> Any:
-    """Kernels (p, n, n), centred over the n_i rows that have them, of trace n_i.
-
-    Rows that ``seen`` (p, n) lacks are zero, and rows count ``each`` (n,) times.
-    """
-    found = []
-    for gram, own in zip(grams, seen, strict=True):
-        if np.sum(own) < 2:
-            found.append(gram * 0.0)
-            continue
-        shares = None
-        if each is not None:
-            shares = from_numpy(each[own] / np.sum(each[own]), gram)
-        part = take_square(gram, np.flatnonzero(own))
-        center_in_place(part, shares=shares)
-        found.append(spread_out(part, own, own))
-    return namespace(found[0]).stack(found)
 
 
 def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
