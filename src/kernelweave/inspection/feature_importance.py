@@ -252,10 +252,11 @@ def _check_view(model: Any, view: str) -> int:
 
 def _block(model: Any, v: int, X: Any) -> Array:
     """The columns (m, d) of view v for the rows of X, or for the training rows."""
+    name = views_of(model)[0][v]
     if model.kernel_map_.repairs:
         raise no_gradient(
-            "with missing='available' the columns of a view also enter the kernels of "
-            "other views, where those are filled in",
+            f"view {name!r}: with missing='available' its columns also enter the "
+            "kernels of other views, where those are filled in",
             "missing='zero'",
         )
     if X is None:
@@ -273,7 +274,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
             "other views that a row lacks; pass only rows that have every view"
         )
     if not np.any(rows.observed[:, v]):
-        raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
+        raise ValueError(f"all {len(rows.observed)} rows of X lack the view {name!r}")
     return take_rows(rows.blocks[v], rows.observed[:, v])
 
 
