@@ -80,8 +80,7 @@ class WeightProblem:
 
     def restricted(self, rows: np.ndarray) -> Bank:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
-        rows, bank = np.sort(rows), self.bank
-        each = self.design.restrict(rows).weights
+        each, bank = self.design.restrict(rows).weights, self.bank
         return DenseBank(self._taken([rows] * bank.n_kernels, each), bank.names)
 
     def shuffled(self, orders: dict[str, np.ndarray]) -> list[Any]:
