@@ -8,12 +8,15 @@ import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
+from kernelweave import KernelFDA
 from kernelweave.report import charts, contents, write_report
+from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import Case
 
@@ -102,6 +105,31 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(model, X, y, tmp_path / "none" / "x.html")
+
+
+def test_shares_tell_every_reason_once(monkeypatch):
+    """Whatever the views are called."""
+    _, X, y = pages.data("two classes")
+    views = [("why", "linear", [0]), ("of", "linear", [1])]
+    model = KernelFDA(views, cv=None).fit(np.asarray(X), y)
+    case = Case(model, X, y, 2, 2, {"random_state": 0, "groups": None, "report": print})
+    vars(case)["result"] = SimpleNamespace(table=[{"method": "this model"}])
+
+    def refuse(message):
+        def refused(*args, **settings):
+            raise ValueError(message)
+
+        return refused
+
+    rows = [{"view": view, "low": 0.1, "high": 0.9} for view in ("why", "of")]
+    monkeypatch.setattr(views_module, "weight_intervals", lambda *a, **k: rows)
+    monkeypatch.setattr(views_module, "view_pvalues", refuse("view_pvalues is odd"))
+    found = views_module.shares(case)
+    assert found["reasons"] == ["No p-values: view_pvalues is odd."]
+    assert found["bounded"] and not found["tested"]
+    for message, count in (("weight_intervals is odd", 1), ("too few rows", 2)):
+        monkeypatch.setattr(views_module, "weight_intervals", refuse(message))
+        assert len(views_module.shares(case)["reasons"]) == count
 
 
 @pytest.mark.parametrize("last", ["what is lost", "columns"])

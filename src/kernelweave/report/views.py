@@ -45,15 +45,19 @@ def shares(case: Case) -> Section:
 
     def by_view() -> Section:
         rows = weight_intervals(model, X, y, n_resamples=n_resamples, random_state=seed)
-        return {row["view"]: row for row in rows}
+        return {"of": {row["view"]: row for row in rows}}
+
+    def decoys() -> Section:
+        return {"of": view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)}
 
     case.how["report"]("intervals of the shares")
     intervals = or_why(by_view)()
     case.how["report"]("p-values of the views")
-    pvalues = or_why(view_pvalues)(model, X, y, n_decoys=n_decoys, random_state=seed)
+    pvalues = or_why(decoys)()
+    bounds, p = (part.get("of", {}) for part in (intervals, pvalues))
     rows: list[dict[str, Any]] = [
-        {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
-        | intervals.get(view, {})
+        {"low": None, "high": None, "selected": None, "p": p.get(view)}
+        | bounds.get(view, {})
         | {"view": view, "share": share}
         for view, share in own.items()
     ]
@@ -64,6 +68,8 @@ def shares(case: Case) -> Section:
     ]
     parts = {"intervals": intervals, "p-values": pvalues}
     reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
+    if intervals["why"].replace("weight_intervals", "view_pvalues") == pvalues["why"]:
+        reasons = reasons[:1]
     return {
         "why": "",
         "cautions": _cautions(case, rows, grouped and bounded),
@@ -75,8 +81,7 @@ def shares(case: Case) -> Section:
             percent=True,
         ),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        # if both fail, they fail for the same reason
-        "reasons": [reason.replace("..", ".") for reason in reasons[:1]],
+        "reasons": [reason.replace("..", ".") for reason in reasons],
         "bounded": bounded,
         "tested": not pvalues["why"],
         "smallest": 1.0 / (n_decoys + 1),
