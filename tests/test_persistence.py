@@ -133,7 +133,7 @@ def test_code_from_elsewhere_needs_trust(tmp_path):
     name = f"{__name__}.my_kernel"
     with pytest.raises(ModelFileError, match=r"uses .*my_kernel.*trusted="):
         kernelweave.load(path)
-    same = kernelweave.load(path, trusted=[name])
+    same = kernelweave.load(path, trusted=iter([name]))
     np.testing.assert_array_equal(output(same, X), output(model, X))
     with pytest.raises(TypeError, match="list of names"):
         kernelweave.load(path, trusted=name)

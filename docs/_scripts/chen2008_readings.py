@@ -97,7 +97,7 @@ def main() -> None:
     run = Parallel(n_jobs=options.jobs)
     print("| columns; rows of each class | " + " | ".join(SETS) + " |")
     print("|" + " --- |" * (len(SETS) + 1))
-    table = chen2008.PAPER.select(table=2)[0].published
+    table = chen2008.PAPER.select("table2")[0].published
     printed = [f"{table[row, 'uHSIC']['error'].value:.1f}" for row in SETS]
     print("| **paper** | " + " | ".join(printed) + " |")
     for reading in READINGS:

@@ -168,14 +168,13 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
     with _refusals(path):
         _check_members(content)
         content = _with_moved_types(content)
-        unknown = skops_io.get_untrusted_types(data=content)
-        foreign = [n for n in unknown if n not in set(trusted) and not is_ours(n)]
+        unknown, trusted = skops_io.get_untrusted_types(data=content), set(trusted)
+        foreign = [n[:80] for n in unknown if n not in trusted and not is_ours(n)]
         if foreign:
-            names = some([name[:80] for name in foreign])
-            shown = [name[:80] for name in foreign[:3]]
             raise ModelFileError(
-                f"{str(path)!r} uses {names}, which kernelweave does not know; if you "
-                f"trust whoever wrote the file, load it with trusted={shown}"
+                f"{str(path)!r} uses {some(foreign)}, which kernelweave does not know; "
+                "if you trust whoever wrote the file, load it with "
+                f"trusted={foreign[:3]}"
             )
         model = skops_io.loads(content, trusted=unknown)
         if not isinstance(model, BaseEstimator):

@@ -15,9 +15,11 @@ import kernelweave
 import kernelweave.report
 from kernelweave.cli import evaluate, output, read
 from kernelweave.cli.main import main
-from kernelweave.cli.samples import MANY
+from kernelweave.cli.predict import print_score
+from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import score_classes
 from kernelweave.inspection import to_csv
+from kernelweave.models import MultipleKernelRidge
 from kernelweave.persistence import read_header
 
 pandas = pytest.importorskip("pandas")
@@ -153,6 +155,29 @@ def test_regression(fitted, capsys):
     assert predictions["dose"].astype(float).lt(0).all()
 
 
+DROP = ["--drop", "id", "--drop", "x", "--drop", "x"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gaps.csv", "--label", "y"], "gaps.csv has no id in 1 row(s): 1"),
+        (["a.csv", "--label", "z", *DROP], "the label column 'z' is not in a.csv"),
+        (["a.csv", "b.csv", "--label", "a.id"], "--label a.id names the ids"),
+        (
+            ["a.csv", "b.csv", "--label", "y", "--groups", "site"],
+            "Table 'b': it has 1 id(s) that occur more than once: 'r' (2 rows)",
+        ),
+    ],
+)
+def test_mistakes_about_ids(tmp_path, capsys, arguments, message):
+    """Gaps, ids that are dropped or predicted, and groups that are given twice."""
+    (tmp_path / "gaps.csv").write_text("id,x,y\nr,1,u\n,2,v\n")
+    (tmp_path / "a.csv").write_text("id,x,y\nr,1,u\ns,2,v\n")
+    (tmp_path / "b.csv").write_text("id,site\nr,1\nr,2\n")
+    assert message in refused(capsys, "fit", *arguments, "--id", "id")
+
+
 def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
     rows = "\n".join(f"{i},{i % 5}" for i in range(2 * MANY))
     (tmp_path / "data.csv").write_text(f"count,x\n{rows}\n")
@@ -262,7 +287,8 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
     [
         ("[model", "views.toml is not a TOML file"),
         ("[models]", "'models' is not a key; did you mean 'model'?"),
-        ("[data]\nlabel = 3", "label must be a str, found 3"),
+        ("views = 3", "views.toml: views must be a table, found 3"),
+        ("[data]\nlabel = 3", "label must be a text, found 3"),
         ("[data]\ntask = 'rank'", "task must be 'classification' or 'regression'"),
         ("[model]\nnorms = 2", "[model]: 'norms' is not a key; did you mean 'norm'"),
         ("[model]\nepsilon = 2", "[model]: 'epsilon' is not a key"),
@@ -342,6 +368,27 @@ def test_tables_that_a_model_cannot_read(
     change(frames["rna"]).to_csv("rna.csv", index=False)
     found = refused(capsys, "predict", fitted / "model.kw", *three(tmp_path, "rna"))
     assert message in found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([0.5, np.inf], "the label column 'dose' holds infinity"),
+        (["0.5", "low"], "the label column 'dose' holds 'low', which is not a number"),
+    ],
+)
+def test_labels_without_a_score(given, message):
+    samples = SimpleNamespace(target=pandas.Series(given, name="dose"))
+    model, predicted, seen = MultipleKernelRidge(), np.zeros(2), np.zeros(2, bool)
+    with pytest.raises(ValueError, match=message):
+        print_score(model, samples, predicted, "dose", seen)
+
+
+def test_numbers_that_a_spreadsheet_has_as_texts():
+    samples = SimpleNamespace(target=pandas.Series([1, "2.5", None], name="dose"))
+    y, task, _ = read_target(samples, "regression")
+    assert y.tolist() == [1.0, 2.5] and task == "regression"
+    assert read_target(samples, None)[1] == "classification"
 
 
 # evaluate, inspect, report ------------------------------------------------------------

@@ -369,3 +369,18 @@ def test_ctrl_c_during_imports_is_one_line(tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.communicate()[1] == INTERRUPTED
     assert process.returncode == 130
+
+
+def test_a_staging_folder_is_removed_before_it_is_unlocked(tmp_path, monkeypatch):
+    """Another run that begins in between must not take it for abandoned."""
+    pytest.importorskip("fcntl")
+    free = []
+
+    def remove(path, ignore_errors):
+        with folder._locked(path, wait=False) as locked:
+            free.append(locked)
+
+    monkeypatch.setattr(folder.shutil, "rmtree", remove)
+    with folder.staging_folder(tmp_path, tmp_path):
+        pass
+    assert free == [False]

@@ -161,7 +161,7 @@ def test_axes_of_another_fit_are_found(rng):
     X, y = rng.standard_normal((20, 3)), np.arange(20) % 4
     model = Turned().fit(X, y)
     rows = held_out.out_of_fold(
-        model, X, y, held_out.assign_folds(y, 5)[0], whole=model
+        model, X, y, held_out.assign_folds(y, 5)[0], axes=model.transform(X)
     )
     np.testing.assert_allclose(rows.coordinates, model.transform(X), atol=1e-12)
 
@@ -175,7 +175,7 @@ def test_picture_says_how_it_was_made(rng):
     X = rng.standard_normal((len(y), 3))
     model = MultipleKernelFDA(norm=1, alpha=1.0).fit(X, y)
     rows = held_out.out_of_fold(
-        model, X, y, held_out.assign_folds(y, 5)[0], whole=model
+        model, X, y, held_out.assign_folds(y, 5)[0], axes=model.transform(X)
     )
     display = output._projection(rows)
     title = "each row was predicted by a model that had not seen it (5 folds)"

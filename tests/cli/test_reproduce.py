@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernelweave.cli import reproduce
+from kernelweave.cli import progress, reproduce
 from kernelweave.cli.main import main
 
 PAPERS = Path(__file__).parents[1] / "papers"
@@ -113,7 +114,8 @@ def test_command_is_told(fake):
     options = ["--table", "1", "--splits", "2", "--quick", "--out", "there"]
     assert main(["reproduce", "fake", *options]) == 0
     mark = json.loads(Path("there/fake/reproduce.json").read_text(encoding="utf-8"))
-    assert mark["command"] == "kernelweave reproduce fake --table 1 --splits 2 --quick"
+    told = "kernelweave reproduce fake --part table1 --splits 2 --quick"
+    assert mark["command"] == told
 
 
 def test_page_is_filled(fake):
@@ -135,7 +137,8 @@ def test_interruption_says_how_to_go_on(fake, capsys, monkeypatch):
     paper = dataclasses.replace(fake.PAPER, experiments=(broken,))
     monkeypatch.setattr(reproduce, "load_paper", lambda key: paper)
     assert main(["reproduce", "fake"]) == 130
-    assert "the same command resumes from here" in capsys.readouterr().err
+    err, cache = capsys.readouterr().err, Path("kernelweave-reproduce/fake/cache")
+    assert f"resumes from here; finished splits are in {cache}\n" in err
     monkeypatch.setattr(reproduce, "load_paper", lambda key: fake.PAPER)
     assert main(["reproduce", "fake", "--figure", "3"]) == 0
 
@@ -170,3 +173,41 @@ def test_unknown_paper(capsys, tmp_path, monkeypatch):
     assert main(["reproduce", "nobody1900"]) == 2
     assert "the paper must be one of" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_lines_of_progress(capsys):
+    with progress.progress_bar("table1") as advance:
+        for done in range(3, 21):
+            advance(done, 20)
+    assert capsys.readouterr().err.splitlines() == [
+        "table1: 3 of 20 splits were there already",
+        "table1: 20 of 20 splits",
+    ]
+
+
+def test_lines_of_progress_come_now_and_then(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    with progress.progress_bar("table1") as advance:
+        for done in range(3):
+            advance(done, 20)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith("table1: 1 of 20 splits, about")
+
+
+def test_rich_bar_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with progress.progress_bar("table1") as advance:
+        advance(1, 2)
+        advance(2, 2)
+    assert "2/2" in sys.stderr.getvalue()
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with progress.progress_bar("table1") as advance:
+        advance(2, 2)
+    assert sys.stderr.getvalue() == "table1: 2 of 2 splits were there already\n"

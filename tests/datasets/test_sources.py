@@ -392,6 +392,10 @@ def test_series_by_accession_with_gene_sets_from_a_file(folder):
     sets.write_text("One\n", encoding="utf-8")
     with pytest.raises(ValueError, match="not a GMT file: the line 'One'"):
         fetch_expression("GDS9", gene_sets=str(sets), target="age")
+    with gzip.open(folder / "GDS9.soft.gz", "wt") as file:  # not left out
+        file.write(SERIES.replace("description = ill", "description = "))
+    bunch = fetch_expression("GDS9", gene_sets=None, target="disease state")
+    assert bunch.target_names[bunch.target].tolist() == ["well", "", "well"]
 
 
 def test_messages_say_where_a_set_can_be_had(folder, offline):

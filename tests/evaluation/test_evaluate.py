@@ -10,6 +10,7 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from kernelweave import (
     KernelAlignment,
+    KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     TransductiveKernelSVC,
@@ -126,7 +127,20 @@ def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     model = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
     same = evaluate(classifier(), X, y, cv=2).table
     for one, other in zip(evaluate(model, kernels, y, cv=2).table, same, strict=True):
-        assert one["score"] == pytest.approx(other["score"])
+        for key in ("score", "log_loss"):
+            assert one[key] == pytest.approx(other[key]), key
+
+
+def test_named_kernels_of_another_library(rows):
+    torch = pytest.importorskip("torch")
+    X, y = rows
+    kernels = {"first": X[:, :2] @ X[:, :2].T, "rest": X[:, 2:] @ X[:, 2:].T}
+    other = {name: torch.asarray(kernel) for name, kernel in kernels.items()}
+    found, same = (
+        evaluate(KernelFDA("precomputed", cv=None), K, y, cv=2, baselines=False)
+        for K in (other, kernels)
+    )
+    np.testing.assert_allclose(found.held_out.coordinates, same.held_out.coordinates)
 
 
 def test_small_classes_are_told():

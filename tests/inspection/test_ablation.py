@@ -6,7 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    PredefinedSplit,
+    StratifiedKFold,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -51,6 +56,8 @@ def test_losses_are_those_of_cross_validation(rng):
         own = MultipleKernelFDA(VIEWS[1:], norm=1, cv=None).fit(X.iloc[train], y[train])
         scores.append(own.score(X.iloc[test], y[test]))
         losses.append(log_loss(y[test], own.predict_proba(X.iloc[test])))
+    column = view_ablation(model, X, y[:, None], cv=3, random_state=0)
+    assert column.views == result.views
     row = result.views[0]
     assert row["view"] == "good" and result.loss_name == "log loss"
     assert row["score_without"] == pytest.approx(np.mean(scores))
@@ -162,6 +169,16 @@ def test_rows_without_any_view_of_a_set(rng):
     assert good["loss_alone"] > np.log(2) / 4  # measured: 0.3 to 0.36
     with pytest.raises(ValueError, match="scoring must be None if rows lack views"):
         view_ablation(model, X, y, scoring="accuracy")
+
+
+@pytest.mark.one_seed
+def test_a_fold_in_which_no_row_has_a_view(rng):
+    X, y = make_data(rng, n=30)
+    X.loc[20:, ["e", "f"]] = np.nan
+    model = KernelFDA(VIEWS, alpha=0.1, missing="zero", cv=None).fit(X, y)
+    folds = PredefinedSplit(np.arange(30) // 10)
+    junk = view_ablation(model, X, y, cv=folds).views[2]
+    assert np.isfinite(junk["loss_alone"])
 
 
 @pytest.mark.one_seed

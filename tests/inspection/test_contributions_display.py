@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -70,6 +72,12 @@ def test_swarms_of_several_classes(wine, wine_model):
     total = display.parts.sum(axis=1) + display.intercept
     scores = np.sort(wine_model.decision_function(X), axis=1)
     assert_allclose(total, scores[:, -1] - scores[:, -2])
+    assert list(display.points_) == list(wine_model.classes_)
+
+
+def test_a_search_without_classes_of_its_own(wine, wine_model):
+    search = SimpleNamespace(best_estimator_=wine_model)
+    display = ContributionsDisplay.from_estimator(search, wine[0])
     assert list(display.points_) == list(wine_model.classes_)
 
 

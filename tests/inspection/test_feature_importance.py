@@ -279,6 +279,9 @@ def test_more_refusals():
     gaps[::5, 4:] = np.nan
     with pytest.raises(TypeError, match="also enter the kernels of other views"):
         feature_importance(model.fit(gaps, Y[TRAIN]), "first")
+    model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
+    with pytest.raises(TypeError, match="predicts nothing"):
+        feature_importance(model, "first")
     stream = MODELS["nystroem"].set_params(views=views("rbf")).fit(X, Y)
     with pytest.raises(ValueError, match="pass the rows over which to average"):
         feature_importance(stream, "first")

@@ -78,9 +78,23 @@ def test_inputs(rng):
     assert view_pvalues(pipe, X, y, n_decoys=9, random_state=0)["real"] == 0.1
     with pytest.raises(ValueError, match="n_decoys must be an int >= 1; got 0"):
         view_pvalues(pipe, X, y, n_decoys=0)
+    classifier = MultipleKernelSVC(VIEWS).fit(X, y)
+    with pytest.raises(ValueError, match="fitted on classes, and y holds numbers"):
+        view_pvalues(classifier, X, X[:, 0])
     X[::5, :2] = np.nan
     model.set_params(missing="zero").fit(X, y)
     assert view_pvalues(model, X, y, n_decoys=9, random_state=0)["real"] == 0.1
     model.set_params(missing="available").fit(X, y)
     with pytest.raises(ValueError, match="use missing='zero'"):
         view_pvalues(model, X, y)
+
+
+@pytest.mark.one_seed
+@pytest.mark.filterwarnings("ignore:.*constant:kernelweave.exceptions.KernelWarning")
+def test_gaps_of_a_view_that_does_not_vary_are_not_filled(rng):
+    X, y = make_data(rng)
+    X[:, 10:] = 1.0
+    X[::5, 10:] = np.nan
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None, missing="available").fit(X, y)
+    values = view_pvalues(model, X, y, n_decoys=1, random_state=0)
+    assert values["junk"] == 1.0

@@ -141,6 +141,15 @@ def test_precomputed_kernels(problem, shape):
     assert "all of them training rows" in own[0]["rows"]
 
 
+def test_a_dict_that_lacks_a_kernel(problem):
+    X, y = problem[0][TRAIN], problem[1][TRAIN]
+    kernels = {"signal": X[:, :3] @ X[:, :3].T, "static": X[:, 3:] @ X[:, 3:].T}
+    model = KernelFDA("precomputed", cv=None).fit(kernels, y)
+    del kernels["signal"]
+    with pytest.raises(ValueError, match=r"X lacks the precomputed kernel.* 'signal'"):
+        view_permutation_importance(model, kernels, y)
+
+
 @pytest.mark.measured
 def test_missing_views_stay_missing(problem):
     """No row ends up without any view, which the mixture refuses."""
@@ -151,6 +160,16 @@ def test_missing_views_stay_missing(problem):
     model = model.values[0].set_params(views=VIEWS).fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, X[NEW], y[NEW], random_state=0)
     assert by_view(rows)["signal"] > 0.1  # 0.14 to 0.33
+
+
+def test_a_table_without_the_columns_of_a_view(problem):
+    pd = pytest.importorskip("pandas")
+    X, y = problem
+    X = pd.DataFrame(X, columns=list("abcdef"))
+    views = [("signal", "linear", list("abc")), ("static", "linear", list("def"))]
+    model = KernelFDA(views, alpha=0.1, cv=None, missing="zero").fit(X[TRAIN], y[TRAIN])
+    rows = view_permutation_importance(model, X[NEW][list("cab")], y[NEW], n_repeats=1)
+    assert by_view(rows)["static"] == 0.0 < by_view(rows)["signal"]
 
 
 def test_scores_and_pipelines(problem):

@@ -338,6 +338,26 @@ def test_labels():
     assert CallableKernel(pairwise.rbf_kernel).label == "rbf_kernel"
 
 
+def test_parameters_are_those_of_the_constructor():
+    """As for every estimator, wherever else a class takes arguments."""
+
+    class Open(RBF):
+        def __new__(cls, *arguments, **named):
+            return super().__new__(cls)
+
+        def __init__(self, gamma="median", **others):
+            super().__init__(gamma)
+
+    class Closed(RBF):
+        def __init__(self, *arguments):
+            super().__init__()
+
+    assert clone(Open(gamma=0.5)).label == "Open(gamma=0.5)"
+    assert Open(gamma=0.5, unknown=1).get_params() == {"gamma": 0.5}
+    with pytest.raises(RuntimeError, match="no varargs"):
+        clone(Closed())
+
+
 def test_equality_is_by_parameters():
     assert RBF(0.5) == RBF(0.5)
     assert RBF(0.5) != RBF(0.6)

@@ -25,6 +25,8 @@ from kernelweave.kernels import (
     Standardizer,
 )
 from kernelweave.kernels.banks import lazy
+from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FASTER_FROM,
@@ -114,6 +116,31 @@ def test_some_sparse_rows(rng):
     for i in range(bank.n_kernels):
         whole = bank.kernel(i)[np.ix_(rows, rows)]
         assert_allclose(part.kernel(i), whole, atol=1e-12)
+
+
+def test_as_many_rows_or_kernels_in_another_order(rng):
+    """A bootstrap sample of the rows has their number, and is not all of them."""
+    features = rng.normal(size=(N, 4))
+    banks = [*two_banks(draw(rng)), FeatureBank(features, [1, 1, 2], list("abc"))]
+    rows = rng.integers(0, N, size=N)
+    for bank in [*banks, KernelBank.subset(banks[0], np.arange(2))]:
+        order = np.arange(bank.n_kernels)[::-1]
+        both = bank.restrict(rows).subset(order)
+        assert both.names == bank.names[::-1]
+        assert both.views is None or both.views == bank.views[::-1]
+        for part in (both, KernelBank.restrict(bank, rows).subset(order)):
+            expected = bank.kernel(0)[np.ix_(rows, rows)]
+            close(part.kernel(bank.n_kernels - 1), expected)
+
+
+def test_products_that_overflow_in_the_exponent(rng):
+    """A width far too small makes a kernel the identity, without a warning."""
+    view = View("a", [RBF(gamma=1e300), RBF()], [0, 1, 2])
+    source = FeatureSource([view], [1e10 * rng.normal(size=(N, 3))])
+    bank = KernelMap(source, storage="on_the_fly").fit()
+    assert_allclose(bank.sizes(np.arange(2))[0], N / np.sqrt(N - 1))
+    (_, block), *_ = bank.row_blocks()
+    assert_allclose(block[0], bank.kernel(0)[: block.shape[1]])
 
 
 def test_kernels_between_views(rng):

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -19,9 +19,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from estimators import EXPLICIT, ONE_EACH, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA, TransductiveKernelSVC
+from kernelweave import (
+    KernelFDA,
+    MultipleKernelFDA,
+    TransductiveKernelSVC,
+    load,
+    save,
+)
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
+from kernelweave.views.raw_columns import read_column
 
 #: What is done with a column depends on its kind, not on the numbers in it.
 pytestmark = pytest.mark.one_seed
@@ -131,6 +138,68 @@ def test_polars_agrees_with_pandas(kind):
         model.predict(other.lazy())
 
 
+def test_types_that_files_cannot_hold_are_restored(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("skops")
+    names = pd.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
+    dates, moments = pd.Series([pd.NaT, *DAYS[1:]]), "timestamp[us, tz=UTC][pyarrow]"
+    X = table(
+        words=pd.Series([None, *WARDS[1:]], dtype=names),
+        zoned=dates.dt.tz_localize("Europe/Berlin"),
+        months=dates.dt.to_period("M"),
+        days=pd.Series([None, *DAYS[1:].tolist()], dtype=object),
+        spans=pd.Series([None, *(DAYS[1:] - DAYS[0]).tolist()], dtype=object),
+        arrow_dates=dates.astype("date32[pyarrow]"),
+        arrow_spans=(dates - DAYS[0]).astype("duration[us][pyarrow]"),
+        arrow_times=dates.dt.tz_localize("UTC").astype(moments),
+    )
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    (before,), (after,) = (m.kernel_map_.source.blocks for m in (model, again))
+    kept = before.table.dtypes == after.table.dtypes
+    assert kept[~kept].index.tolist() == ["words"]
+    types = [*map(type, before.table["days"]), *map(type, before.table["spans"])]
+    assert [*map(type, after.table["days"]), *map(type, after.table["spans"])] == types
+
+
+def test_tables_of_polars_are_restored(tmp_path):
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("skops")
+    wards = pl.Series([None, *WARDS[1:]], dtype=pl.Categorical)
+    sizes = table()["size"].to_numpy()
+    X = pl.DataFrame({"size": sizes, "words": wards, "day": DAYS.tolist()})
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert again.kernel_map_.source.blocks[0].table.equals(X)
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_times_of_any_unit_and_age():
+    """Nanoseconds end in 2262, but a table may hold the last day of 9999."""
+    pl = pytest.importorskip("polars")
+    days = np.array(["0900-03-01", "2020-01-01", "9999-12-31"], dtype="M8[D]")
+    dates, spans = days.tolist(), (days - days[0]).tolist()
+    number = (days - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    mixed = np.array([np.timedelta64(2, "Y"), np.timedelta64(1, "s"), None])
+    for kind, given, expected in (
+        ("date", dates, number),
+        ("date", days.astype("M8[us]"), number),
+        ("duration", spans, number - number[0]),
+        ("duration", (days - days[0]).astype("m8[s]"), number - number[0]),
+        ("duration", mixed, [730.485, 1 / 86400, np.nan]),
+    ):
+        plain = np.asarray(given)[:, None]
+        tables = [plain, pd.DataFrame(plain, columns=["x"], dtype=plain.dtype)]
+        tables += [pl.DataFrame({"x": given})] if isinstance(given, list) else []
+        for one in tables:
+            column = read_column(one, 0)
+            assert column.kind == kind
+            assert_allclose(column.values, expected, rtol=1e-15)
+
+
 @pytest.mark.parametrize("kind", USELESS)
 def test_auto_leaves_out_what_it_cannot_use(kind):
     values, why = USELESS[kind]
@@ -159,8 +228,9 @@ def test_auto_names_what_it_does_not_know():
     views = [("one", "auto", ["size"]), ("two", "auto", ["text"])]
     with pytest.raises(ValueError, match=r"interactions=True .*'text' holds values of"):
         MultipleKernelFDA(views, interactions=True).fit(table("text"), Y)
-    with pytest.raises(ValueError, match=r"'odd' holds objects such as \[1\] \(list\)"):
-        KernelFDA().fit(table(odd=[[1]] * N), Y)
+    for value, kind in ([1], r"\[1\] \(list"), (1j, r"1j \(complex"):
+        with pytest.raises(ValueError, match=rf"'odd' holds objects such as {kind}\)"):
+            KernelFDA().fit(table(odd=[value] * N), Y)
     for order in (np.arange(N), np.random.default_rng(0).permutation(N)[:30]):
         X = table(number=np.arange(N) + 1000).iloc[order]
         with pytest.warns(
@@ -207,6 +277,18 @@ def test_mixed_tables_in_every_estimator(estimator):
         output(model, new)
     with pytest.raises(ValueError, match=r"'size' held values of the kind 'number'"):
         output(model, MIXED.assign(size="large"))
+
+
+def test_what_is_wrong_with_new_rows():
+    X = table("date", "text")
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    for changes, message in (
+        ({"date": [np.nan] + [1.5] * (N - 1)}, "'date' .* now 'number', such as 1.5"),
+        ({"size": np.inf}, "infinity: View 'all': column 'size'. Correct the entry"),
+        (dict.fromkeys(X, None), r"NaN: 40 row\(s\) lack every view, row\(s\) 0, 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            quiet(model.predict, X.assign(**changes))
 
 
 def test_searches_and_folds():

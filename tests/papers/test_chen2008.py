@@ -147,7 +147,7 @@ def test_centred_kernels(split):
 
 def made_up(key, cell, sign):
     """Two splits; each column is worse than the previous one by ``sign`` points."""
-    experiment = load_paper("chen2008").select(part=key)[0]
+    experiment = load_paper("chen2008").select(key)[0]
 
     def columns(i):
         return {c: cell(j * sign + 0.01 * i) for j, c in enumerate(experiment.columns)}
@@ -211,7 +211,7 @@ def test_map_of_convergence(everywhere):
 
 
 def test_claims_about_dimensions():
-    experiment = load_paper("chen2008").select(figure=1)[0]
+    experiment = load_paper("chen2008").select("figure1")[0]
     cells = {}
     for name, sizes in chen2008.DIMENSIONS.items():
         for size in sizes:

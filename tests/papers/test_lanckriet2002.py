@@ -13,7 +13,7 @@ from kernelweave.papers import Split, lanckriet2002, load_paper
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import split_generator
 
-EXPERIMENT = load_paper("lanckriet2002").select(table=1)[0]
+EXPERIMENT = load_paper("lanckriet2002").select("table1")[0]
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import io
 import sys
 
 import pytest
 
 from kernelweave.papers import Published, report
-from kernelweave.papers.progress import progress_bar
 from kernelweave.papers.report import (
     MARK,
     cell_rows,
@@ -160,41 +158,3 @@ def test_commit_or_version(monkeypatch):
     assert report.commit().startswith(("commit ", "version "))
     monkeypatch.setenv("PATH", "")
     assert report.commit().startswith("version ")
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_lines_of_progress():
-    stream = io.StringIO()
-    with progress_bar("table1", stream) as advance:
-        for done in range(3, 21):
-            advance(done, 20)
-    assert stream.getvalue().splitlines() == [
-        "table1: 3 of 20 splits were there already",
-        "table1: 20 of 20 splits",
-    ]
-
-
-def test_lines_of_progress_come_now_and_then():
-    stream = io.StringIO()
-    with progress_bar("table1", stream, pause=0.0) as advance:
-        for done in range(3):
-            advance(done, 20)
-    assert stream.getvalue().splitlines()[1].startswith("table1: 1 of 20 splits, about")
-
-
-def test_rich_bar_on_a_terminal(monkeypatch):
-    pytest.importorskip("rich")
-    stream = Terminal()
-    with progress_bar("table1", stream) as advance:
-        advance(1, 2)
-        advance(2, 2)
-    assert "2/2" in stream.getvalue()
-    monkeypatch.setitem(sys.modules, "rich.progress", None)
-    stream = Terminal()
-    with progress_bar("table1", stream) as advance:
-        advance(2, 2)
-    assert stream.getvalue() == "table1: 2 of 2 splits were there already\n"

@@ -50,7 +50,8 @@ def test_a_learned_kernel_costs_more():
     assert learned.as_printed == pytest.approx(printed, rel=1e-12)
     assert learned.corrected == pytest.approx(corrected, rel=1e-12)
     known = bound(learned_kernel=True, complexity=1.0)
-    assert known.as_printed == pytest.approx(fixed.as_printed, rel=1e-12)
+    assert known.simulated == pytest.approx(fixed.corrected, rel=1e-12)
+    assert known.corrected == learned.corrected and fixed.simulated is None
 
 
 def test_margins_cost_between_zero_and_one():

@@ -67,7 +67,7 @@ def test_sets_that_cannot_be_had_are_named(monkeypatch, tmp_path):
     monkeypatch.delenv("KERNELWEAVE_DATA", raising=False)
     with pytest.raises(MissingDataError, match=r"GDS1412.*not published"):
         zhao2009.series("HRT", None)
-    experiment = load_paper("zhao2009").select(table=1)[0]
+    experiment = load_paper("zhao2009").select("table1")[0]
     zhao2009.fetch.cache_clear()
     results = run_experiment(experiment, 1, tmp_path)
     assert list(results.missing) == list(experiment.rows)
@@ -81,7 +81,7 @@ def test_claims_without_data_are_not_run():
 
 def made_up(shift):
     """Ten splits of a data set on which MPKDA-Pri is ahead by ``shift``."""
-    experiment = load_paper("zhao2009").select(table=2)[0]
+    experiment = load_paper("zhao2009").select("table2")[0]
     weights = np.zeros(15)
     weights[zhao2009.PATHWAYS.index(zhao2009.MAPK)] = 1.0
 
@@ -105,7 +105,7 @@ def test_claims_can_fail():
 
 def test_picture():
     pytest.importorskip("matplotlib")
-    experiment = load_paper("zhao2009").select(figure=1)[0]
+    experiment = load_paper("zhao2009").select("figure1")[0]
     cell = {name: {"accuracy": 0.7} for name in experiment.columns}
     splits = {row: {0: cell, 1: cell} for row in experiment.rows}
     results = Results(experiment, splits)

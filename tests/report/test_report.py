@@ -6,14 +6,19 @@ import importlib.util
 import pathlib
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
+from kernelweave import KernelFDA
 from kernelweave.report import charts, contents, write_report
+from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
+from kernelweave.report.section import Case
 
 _spec = importlib.util.spec_from_file_location(
     "report_pages", pathlib.Path(__file__).with_name("pages.py")
@@ -100,6 +105,47 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(model, X, y, tmp_path / "none" / "x.html")
+
+
+def test_shares_tell_every_reason_once(monkeypatch):
+    """Whatever the views are called."""
+    _, X, y = pages.data("two classes")
+    views = [("why", "linear", [0]), ("of", "linear", [1])]
+    model = KernelFDA(views, cv=None).fit(np.asarray(X), y)
+    case = Case(model, X, y, 2, 2, {"random_state": 0, "groups": None, "report": print})
+    vars(case)["result"] = SimpleNamespace(table=[{"method": "this model"}])
+
+    def refuse(message):
+        def refused(*args, **settings):
+            raise ValueError(message)
+
+        return refused
+
+    rows = [{"view": view, "low": 0.1, "high": 0.9} for view in ("why", "of")]
+    monkeypatch.setattr(views_module, "weight_intervals", lambda *a, **k: rows)
+    monkeypatch.setattr(views_module, "view_pvalues", refuse("view_pvalues is odd"))
+    found = views_module.shares(case)
+    assert found["reasons"] == ["No p-values: view_pvalues is odd."]
+    assert found["bounded"] and not found["tested"]
+    for message, count in (("weight_intervals is odd", 1), ("too few rows", 2)):
+        monkeypatch.setattr(views_module, "weight_intervals", refuse(message))
+        assert len(views_module.shares(case)["reasons"]) == count
+
+
+@pytest.mark.parametrize("last", ["what is lost", "columns"])
+def test_an_error_of_the_listener_ends_the_report(monkeypatch, last):
+    """Not even in parts that tell their own errors on the page is it caught."""
+
+    def listen(text):
+        if text.startswith(last):
+            raise KeyError("cancelled")
+
+    for name in ("scores", "shares", "without_each", "pictures"):
+        monkeypatch.setattr(contents, name, lambda *args: {})
+    case = Case(*pages.data("one view"), 2, 2, {"report": listen})
+    vars(case)["result"] = SimpleNamespace(held_out=None)
+    with pytest.raises(KeyError, match="cancelled"):
+        contents.collect(case)
 
 
 def test_bars_keep_in_the_picture():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from typing import Any
 
 from kernelweave.cli.fit import held_out, identity_of, read_problem
@@ -44,11 +43,11 @@ def print_methods(result: Any) -> None:
     """Print one line per method: scores, standard errors, and the model's lead."""
     classify = result.score_name == "accuracy"
 
-    def shown(value: Any, form: str = ".3f", unit: float = 1, end: str = "") -> str:
-        return "-" if value is None else f"{unit * value:{form}}{end}"
+    # shares of rows are shown in percent
+    usual, scale, end = (".1f", 100, " %") if classify else (".3f", 1, "")
 
-    percent = partial(shown, form=".1f", unit=100, end=" %")
-    points = partial(shown, form=".1f", unit=100) if classify else shown
+    def shown(value: Any, form: str = usual, unit: int = scale, end: str = "") -> str:
+        return "-" if value is None else f"{unit * value:{form}}{end}"
 
     n_folds = int(result.held_out.fold.max())
     name = "accuracy" if classify else "R2"
@@ -58,13 +57,11 @@ def print_methods(result: Any) -> None:
     headers += ["lead of the model", "±"]
     lines = []
     for row in result.table:
-        score = (percent if classify else shown)(row["score"])
-        line = [row["method"], score, points(row["score_se"])]
+        line = [row["method"], shown(row["score"], end=end), shown(row["score_se"])]
         if classify:
-            line.append(percent(row["balanced_accuracy"]))
-            line += [shown(row["log_loss"]), shown(row["log_loss_se"])]
-        lead = points(row["lead"], form="+.1f" if classify else "+.3f")
-        lines.append([*line, lead, points(row["lead_se"])])
+            line.append(shown(row["balanced_accuracy"], end=end))
+            line += [shown(row[loss], ".3f", 1) for loss in ("log_loss", "log_loss_se")]
+        lines.append([*line, shown(row["lead"], f"+{usual}"), shown(row["lead_se"])])
     print_table(headers, lines)
     for row in result.table:
         if row["remark"]:

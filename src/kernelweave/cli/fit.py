@@ -257,7 +257,7 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
 
 def identity_of(samples: Samples, label: str | None) -> dict[str, Sequence[Any]]:
     """First columns of the table of predictions: ids, labels, missing views."""
-    identity: dict[str, Sequence[Any]] = {samples.id_name: samples.ids}
+    identity: dict[str, Sequence[Any]] = {samples.id_name: samples.data.index.tolist()}
     if samples.target is not None and label is not None:
         taken = (samples.id_name, "fold", "prediction", "missing_views")
         name = f"given_{label}" if label in taken else label

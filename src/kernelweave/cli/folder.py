@@ -168,8 +168,8 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
         with _named_errors(final), _locked(place):
             _remove_abandoned(place)
             staging.mkdir()
-            stack.callback(shutil.rmtree, staging, ignore_errors=True)
             stack.enter_context(_locked(staging, wait=False))
+            stack.callback(shutil.rmtree, staging, ignore_errors=True)
         yield staging
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import kernelweave
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             told = "nothing was written"
             if arguments.command == "reproduce":  # which keeps every finished split
-                told = f"the same command resumes from here, with {arguments.out}"
+                told = "the same command resumes from here; finished splits are in "
+                told += str(Path(arguments.out) / arguments.paper / "cache")
             print(f"kernelweave: interrupted; {told}", file=sys.stderr)
             return 130
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
@@ -276,8 +278,9 @@ def _add_reproduce(command: Command) -> None:
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()
-    _add(which, "--table", "N", "this table only", type=int)
-    _add(which, "--figure", "N", "this figure only", type=int)
+    for kind in ("table", "figure"):
+        text, key = f"this {kind} only", f"{kind}{{}}".format
+        _add(which, f"--{kind}", "N", text, dest="part", type=key)
     _add(which, "--part", "KEY", "this experiment only, by its key")
     splits = "number of random splits per row (default: as many as in the paper)"
     option("--splits", "N", splits, type=_at_least(1))

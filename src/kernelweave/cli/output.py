@@ -20,7 +20,7 @@ from kernelweave.inspection import (
     to_csv,
     weights_table,
 )
-from kernelweave.inspection._figure import can_draw, save_figure
+from kernelweave.inspection._figure import axes, can_draw, save_figure
 from kernelweave.views.columns import some
 
 
@@ -210,14 +210,12 @@ def _projection(rows: HeldOut) -> ProjectionDisplay:
 
 def _scatter(rows: HeldOut) -> Any:
     """True against predicted numbers, and the line on which they are equal."""
-    from matplotlib import pyplot
-
     assert rows.targets is not None
     true, found = rows.targets[rows.shown], rows.predicted[rows.shown]
-    figure, ax = pyplot.subplots(layout="constrained", figsize=(5, 5))
+    ax = axes("a plot of predictions", None, 5, 5)
     ends = [min(true.min(), found.min()), max(true.max(), found.max())]
     ax.plot(ends, ends, color="0.7", linewidth=1)
     ax.plot(found, true, ".", alpha=0.7)
     ax.set(xlabel="predicted", ylabel="true")
-    figure.suptitle(rows.how, fontsize=9)
-    return figure
+    ax.figure.suptitle(rows.how, fontsize=9)
+    return ax.figure

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import predictions, shown_warnings
-from kernelweave.cli.samples import Samples, new_samples, read_tables
+from kernelweave.cli.samples import Samples, new_samples, read_tables, read_target
 from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
@@ -90,6 +90,8 @@ def print_score(
     if is_classifier(model):
         score, words = score_classes(predicted, samples.target, model.classes_)
     else:
-        score, words = score_numbers(predicted, samples.target)
+        truth, _, _ = read_target(samples, "regression")
+        known = samples.target.notna().to_numpy()
+        score, words = score_numbers(predicted[known], truth)
     print(f"  {words}")
     return told | score

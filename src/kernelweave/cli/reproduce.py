@@ -10,9 +10,9 @@ from pathlib import Path
 
 from kernelweave.cli.folder import prepare_folder, staging_folder, write_mark
 from kernelweave.cli.output import print_table, shown_warnings
+from kernelweave.cli.progress import progress_bar
 from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
-from kernelweave.papers.progress import progress_bar
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import missing_rows, run_experiment
 
@@ -36,7 +36,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
         0, or 3 if a table or figure stayed empty for want of data.
     """
     paper = load_paper(options.paper)
-    experiments = paper.select(options.table, options.figure, options.part or "")
+    experiments = paper.select(options.part)
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
     command = {"command": _command(options)}
     # Now, so that an interrupted run can recognise its folder.
@@ -89,7 +89,7 @@ def _print_plan(experiments: Sequence[Experiment]) -> None:
 def _command(options: argparse.Namespace) -> str:
     """The command that reproduces these results."""
     words = ["kernelweave reproduce", options.paper]
-    for name in ("table", "figure", "part", "splits"):
+    for name in ("part", "splits"):
         value = getattr(options, name)
         words += [f"--{name} {value}"] if value is not None else []
     words += [f"--{name}" for name in ("quick", "cached") if getattr(options, name)]

@@ -95,11 +95,10 @@ class Samples:
     Attributes
     ----------
     data : DataFrame of shape (n, d)
-        The columns of all views.
-    ids : list of length n
-        Ids or, for a file without ids, numbers of rows from 1.
+        The columns of all views. Its index holds the ids or, for a file without ids,
+        numbers of rows from 1.
     id_name : str
-        What they are called.
+        What the ids are called.
     views : list of (name, kernel, columns)
         For the ``views`` parameter.
     target : Series of length n, or None
@@ -111,7 +110,6 @@ class Samples:
     """
 
     data: Any
-    ids: list[Any]
     id_name: str
     views: list[View]
     target: Any
@@ -177,8 +175,8 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     """Join the tables, and take label, groups and dropped columns out of the views."""
     if not options.label:
         raise ValueError("name the column to predict with --label")
-    if options.label == tables.id:
-        raise ValueError(f"--label {tables.id} names the ids; name another column")
+    if tables.id in [own for _, own in tables.owners(options.label)]:
+        raise ValueError(f"--label {options.label} names the ids; name another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
@@ -186,7 +184,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     if options.groups:
         groups = groups.reindex(joined.data.index)
         if groups.isna().any():
-            lost = joined.ids[int(np.argmax(groups.isna()))]
+            lost = groups.index[groups.isna()].tolist()[0]
             raise ValueError(
                 f"the column of groups {options.groups!r} is empty for "
                 f"{joined.id_name} {lost!r}; fill it in, or remove the row"
@@ -268,17 +266,15 @@ def _join(tables: Tables, label: str | None) -> Samples:
         f"  left out of {name}: {column!r}, a copy of the label"
         for name, column in copies
     ]
-    ids = joined.data.iloc[:, 0]
     found = joined.target.rename(label) if target is not None else None
-    return Samples(
-        joined.data, ids.tolist(), str(ids.name), joined.views, found, None, told
-    )
+    id_name = str(joined.data.columns[0])
+    return Samples(joined.data, id_name, joined.views, found, None, told)
 
 
 def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
     try:
-        check_distinct(frame.index.tolist(), path)
+        check_distinct(read_ids(frame.index), path)
     except ValueError as error:
         raise ValueError(
             f"{error}; if several rows belong together, leave out --id and use "
@@ -295,7 +291,7 @@ def _single(tables: Tables, label: str | None) -> Samples:
             told[0] += f", {int((~kept).sum())} of them without a label and left out"
         frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
-    return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
+    return Samples(frame, id_name, views, target, None, told)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
@@ -304,7 +300,8 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
         # find raises, as no table has the column
         owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
-            frames[name] = frames[name].drop(columns=own)
+            if own != tables.id:  # which is no feature anyway
+                frames[name] = frames[name].drop(columns=own, errors="ignore")
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
     return replace(tables, frames=frames), told
 
@@ -319,6 +316,7 @@ def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     frames = dict(tables.frames)
     frames[name] = frame.drop(columns=own)
     if not tables.alone and not set(frames[name].columns) - {tables.id}:
+        check_distinct(read_ids(frame.index), f"Table {name!r}: it")
         del frames[name]
     return replace(tables, frames=frames), values
 
@@ -414,8 +412,17 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     """
     name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
-    is_numeric = pandas_or_why().api.types.is_numeric_dtype
-    numeric = is_numeric(values) and values.dtype != "bool"
+    pandas = pandas_or_why()
+    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
+    if task == "regression" and not numeric:  # a spreadsheet has numbers as texts
+        read = pandas.to_numeric(values.astype(str), errors="coerce")
+        if read.isna().any():
+            text = values[read.isna()].tolist()[0]
+            raise ValueError(
+                f"the label column {name!r} holds {text!r}, which is not a number, as "
+                "a regression needs"
+            )
+        values, numeric = read, True
     numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)
     if not np.isfinite(numbers).all():
         raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
@@ -435,11 +442,6 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
             "--task regression or --task classification"
         )
     task = task or ("regression" if len(broken) else "classification")
-    if task == "regression" and not numeric:
-        raise ValueError(
-            f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
-            "number, as --task regression needs"
-        )
     if task == "classification" and len(broken):
         raise ValueError(
             f"the label column {name!r} holds numbers such as {broken[0]:g}, which are "

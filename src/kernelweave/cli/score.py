@@ -56,15 +56,15 @@ def score_classes(
     return {"accuracy": share, "standard_error": error, "rows": len(right)}, words
 
 
-def score_numbers(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
+def score_numbers(
+    predicted: np.ndarray, truth: np.ndarray
+) -> tuple[dict[str, Any], str]:
     """R^2 and the root mean squared error, like :func:`score_classes`."""
-    known = given.notna().to_numpy()
-    truth, predicted = given[known].to_numpy(dtype=float), predicted[known]
     rmse = root_mean_squared_error(truth, predicted)
-    r2 = r2_score(truth, predicted) if np.ptp(truth) > 0 else None
+    r2 = r2_score(truth, predicted) if np.ptp(truth) > 0 else np.nan
     words = (
-        f"R2 on {len(truth)} rows with a number: {np.nan if r2 is None else r2:.3f}; "
-        f"root mean squared error {rmse:.4g}."
+        f"R2 on {len(truth)} rows with a number: {r2:.3f}; root mean squared error "
+        f"{rmse:.4g}."
     )
     return {"r2": r2, "rmse": rmse, "rows": len(truth)}, words
 

@@ -145,12 +145,7 @@ def registered(kind: str) -> dict[str, dict[str, Any]]:
 
 def sources(kind: str) -> dict[str, Source]:
     """The tables of a kind."""
-    found = {}
-    for name, entry in registered(kind).items():
-        numbers = entry.pop("openml", {})
-        groups = numbers if isinstance(numbers, dict) else {"": numbers}
-        found[name] = Source(name, openml=groups, **entry)
-    return found
+    return {name: Source(name, **entry) for name, entry in registered(kind).items()}
 
 
 def _data_folder() -> Path | None:

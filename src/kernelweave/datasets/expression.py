@@ -29,6 +29,8 @@ GENE_SETS = {
     "kegg": ("kegg2011_symbols.gmt.gz", ""),
     "kegg_msigdb": ("kegg_c2cp_v7.5.1_symbols.gmt.gz", "KEGG_"),
 }
+#: What a series says of a subset of its samples.
+SUBSET = ("!subset_type", "!subset_sample_id", "!subset_description")
 
 
 @dataclass(frozen=True)
@@ -291,10 +293,8 @@ def _parts_of_series(
     for part in head.split("\n^"):
         own = dict(line.split(" = ", 1) for line in part.splitlines() if " = " in line)
         title = own.get("!dataset_title", title)
-        kind, ids, description = (
-            own.get(f"!subset_{key}") for key in ("type", "sample_id", "description")
-        )
-        if kind and ids and description:
+        if own.keys() >= set(SUBSET):
+            kind, ids, description = (own[key] for key in SUBSET)
             samples = dict.fromkeys(ids.split(","), description)
             kinds.setdefault(kind, {}).update(samples)
     return title, kinds, table if begin else None

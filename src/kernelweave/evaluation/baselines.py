@@ -19,8 +19,8 @@ from kernelweave.inspection._rows import probabilities
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
-#: Parameters of the model that its baselines share: all of them, and for classes.
-SHARED, OF_CLASSES = ("missing", "psd"), ("class_weight", "priors")
+#: Parameters that the baselines share with the model, if it has them.
+SHARED = ("missing", "psd", "class_weight", "priors")
 #: Folds inside the training rows from which the stack learns.
 STACK_FOLDS = 5
 
@@ -36,8 +36,7 @@ def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
         Its views.
     """
     parameters = model.get_params(deep=False)
-    names_shared = SHARED + OF_CLASSES * bool(is_classifier(model))
-    shared = {name: parameters[name] for name in names_shared if name in parameters}
+    shared = {name: parameters[name] for name in SHARED if name in parameters}
     equal: Any = MultipleKernelRidge(model.views, norm=np.inf, cv=None)
     none: Any = DummyRegressor()
     if is_classifier(model):
@@ -162,15 +161,14 @@ class StackedViews(_OfViews):
         ]
         shown = fold > 0
         inputs = [
-            _logs(one.probability) if self.classify else _wide(one.predicted)
-            for one in held
+            _logs(one.probability) if self.classify else one.predicted for one in held
         ]
         last, name = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight"
         if self.classify:
             last, name = _logistic(), f"logisticregressioncv__{name}"
         weight = of_rows.get("sample_weight")
         given = {} if weight is None else {name: weight[shown]}
-        self.last_ = last.fit(np.hstack(inputs)[shown], y[shown], **given)
+        self.last_ = last.fit(np.column_stack(inputs)[shown], y[shown], **given)
         self.models_ = [model.fit(X, y, **of_rows) for model in self._each()]
         self.all_ = np.unique(y)
         return self
@@ -178,8 +176,8 @@ class StackedViews(_OfViews):
     def _inputs(self, X: Any) -> np.ndarray:
         """Outputs of the models of all views, side by side."""
         if not self.classify:
-            return np.hstack([_wide(to_numpy(m.predict(X))) for m in self.models_])
-        return np.hstack(
+            return np.column_stack([to_numpy(m.predict(X)) for m in self.models_])
+        return np.column_stack(
             [_logs(probabilities(model, X, self.all_)) for model in self.models_]
         )
 
@@ -188,10 +186,6 @@ def _logs(proba: Any) -> np.ndarray:
     """Logarithms of probabilities (m, k); for two classes, that of the odds, (m, 1)."""
     logs = np.log(np.clip(proba, 1e-6, None))
     return logs if logs.shape[1] != 2 else logs[:, 1:] - logs[:, :1]
-
-
-def _wide(outputs: np.ndarray) -> np.ndarray:
-    return outputs.reshape(len(outputs), -1)
 
 
 def _logistic() -> BaseEstimator:

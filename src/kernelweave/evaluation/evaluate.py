@@ -14,13 +14,16 @@ from sklearn.utils import Bunch
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
     observed_views,
+    targets_of,
     views_of,
 )
 from kernelweave.models import TransductiveKernelSVC
+from kernelweave.models.shared.inputs import check_sample_weight, read_groups
 from kernelweave.views.columns import is_precomputed, listed
 
 #: The name of the model itself in the table.
@@ -114,23 +117,26 @@ def evaluate(
     ['this model', 'best single view', 'equal weights']
     """
     _refuse(model, y)
-    classify, targets = bool(is_classifier(model)), to_numpy(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
-    n = len(targets)
-    of_rows = _of_rows(n, groups=groups, sample_weight=sample_weight)
-    groups = of_rows.get("groups")
-    fold, remarks = assign_folds(targets, cv, groups, classify, random_state)
+    classify, targets = bool(is_classifier(model)), targets_of(y)
+    n, weights = len(targets), None
+    if sample_weight is not None:
+        weights = check_sample_weight(sample_weight, n, "evaluate")
+    design = RowDesign(n, weights, read_groups(groups, n, "evaluate"))
+    groups = None if groups is None else to_numpy(groups)
+    of_rows = {"groups": groups, "sample_weight": weights}
+    fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
     fitted.fit(X, targets, **_taken_by(fitted, of_rows))
+    axes = None
+    if classify and hasattr(fitted, "transform"):
+        axes = to_numpy(fitted.transform(X))
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
-        X = to_numpy(as_stack(X, names))
+        X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
-    has = observed_views(fitted, n)
-    of_rows |= {} if has is None else {"has": has}
+    of_rows["has"] = observed_views(fitted, n)
     held: dict[str, HeldOut | str] = {}
     methods = {MODEL: model} | (baselines_of(fitted, names) if baselines else {})
     for name, method in methods.items():
@@ -140,7 +146,7 @@ def evaluate(
                 X,
                 targets,
                 fold,
-                whole=fitted if name == MODEL else None,
+                axes=axes if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
                 **_taken_by(method, of_rows),
@@ -149,10 +155,7 @@ def evaluate(
             if name == MODEL:
                 raise
             held[name] = " ".join(str(error).split())
-    every = np.arange(n)
-    units = every if groups is None else np.unique(groups, return_inverse=True)[1]
-    weights = np.where(fold > 0, of_rows.get("sample_weight", np.ones(n)), 0.0)
-    judge = _Judge(targets, classify, fold, units, weights)
+    judge = _Judge(targets, classify, fold, design)
     table = [judge.record(name, rows, held[MODEL]) for name, rows in held.items()]
     return Bunch(
         table=table,
@@ -162,18 +165,6 @@ def evaluate(
         summary=summarise(table, classify),
         remarks=remarks,
     )
-
-
-def _of_rows(n: int, **given: Any) -> dict[str, np.ndarray]:
-    """What is given, as arrays with one value for each of n rows."""
-    found = {name: np.asarray(v) for name, v in given.items() if v is not None}
-    for name, values in found.items():
-        if values.shape != (n,):
-            raise ValueError(
-                f"{name} must have one value per row, {n}; got an array of shape "
-                f"{values.shape}"
-            )
-    return found
 
 
 def _refuse(model: Any, y: Any) -> None:
@@ -197,11 +188,12 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
-def _taken_by(method: Any, of_rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
     """What ``fit`` of a method takes for each row; all, for those of single views."""
     known = inspect.signature(method.fit).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    return {name: v for name, v in of_rows.items() if takes_all or name in known}
+    given = {name: v for name, v in of_rows.items() if v is not None}
+    return {name: v for name, v in given.items() if takes_all or name in known}
 
 
 @dataclass(frozen=True)
@@ -216,17 +208,19 @@ class _Judge:
         Whether they are classes.
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
-    units : ndarray of int of shape (n,)
-        Rows with the same number are judged together.
-    weights : ndarray of shape (n,)
-        Weights of the rows; 0 for rows without a prediction.
+    design : RowDesign
+        Weights of the rows, and which are judged together.
     """
 
     y: np.ndarray
     classify: bool
     fold: np.ndarray
-    units: np.ndarray
-    weights: np.ndarray
+    design: RowDesign
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Weights of the rows, (n,); 0 for rows without a prediction."""
+        return np.where(self.fold > 0, self.design.each, 0.0)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -260,8 +254,8 @@ class _Judge:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.sum(weights * u, axis=0) / total
             influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
-        m = int(np.sum(np.bincount(self.units, self.weights) > 0))
-        sums = np.bincount(self.units, influence)
+        m = int(np.sum(np.bincount(self.design.units, self.weights) > 0))
+        sums = np.bincount(self.design.units, influence)
         error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
         return float(np.mean(ratios)), float(error)
 
@@ -289,7 +283,7 @@ class _Judge:
         for key, (u, v) in parts.items():
             record[key], record[f"{key}_se"] = self.ratio(u, v)
         if self.classify and record["score"] in (0.0, 1.0):
-            sums = np.bincount(self.units, self.weights)
+            sums = np.bincount(self.design.units, self.weights)
             m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
             record["score_se"] = share_error(record["score"], m)
         return record | {"remark": ""}

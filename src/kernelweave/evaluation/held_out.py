@@ -11,6 +11,8 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
+from kernelweave.fits.gaussians import units_per_class
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import some
@@ -93,20 +95,17 @@ def assign_folds(
     remarks : list of str
         Sentences about classes that are too small.
     """
-    n = len(y)
-    units, what = np.arange(n), "row"
-    if groups is not None:
-        units, what = np.unique(groups, return_inverse=True)[1], "group"
-    rows, size = np.arange(n), len(np.unique(units))
+    rows, grouped = np.arange(len(y)), groups is not None
+    what = "group" if grouped else "row"
     remarks: list[str] = []
+    design = RowDesign(len(y), groups=groups).restrict(rows)  # numbers the groups
+    size = len(design.members)
     if classify:
-        rows, size, remarks = _of_large_classes(y, units, most, what)
+        rows, size, remarks = _of_large_classes(y, design, most, what)
     elif size < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
-    grouped = groups is not None
     splitter = shuffled_folds(min(most, size), classify, grouped, random_state)
-    fold = np.zeros(n, dtype=int)
-    together = None if groups is None else units[rows]
+    fold, together = np.zeros(len(y), dtype=int), design.restrict(rows).groups
     parts = splitter.split(rows, y[rows] if classify else None, together)
     # large groups may leave some empty
     filled = (test for _, test in parts if len(test))
@@ -116,12 +115,11 @@ def assign_folds(
 
 
 def _of_large_classes(
-    y: np.ndarray, units: np.ndarray, most: int, what: str
+    y: np.ndarray, design: RowDesign, most: int, what: str
 ) -> tuple[np.ndarray, int, list[str]]:
     """Rows of classes with two units or more, units of the smallest such, remarks."""
     classes, codes = np.unique(y, return_inverse=True)
-    pairs = np.unique(np.stack([codes, units]), axis=1)[0]
-    counts = np.bincount(pairs, minlength=len(classes))  # units of each class
+    counts = units_per_class(codes, design)
     several, remarks = counts > 1, []
     if not several.any():
         raise ValueError(
@@ -146,10 +144,7 @@ def _of_large_classes(
 
 def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:
     """Some rows of a table, or of kernels (n, n[, p]) with the columns ``train``."""
-    if pairwise:
-        kernels = to_numpy(X) if not hasattr(X, "iloc") else np.asarray(X)
-        return kernels[rows][:, train]
-    return _safe_indexing(X, rows)
+    return to_numpy(X)[rows][:, train] if pairwise else _safe_indexing(X, rows)
 
 
 def out_of_fold(
@@ -158,7 +153,7 @@ def out_of_fold(
     y: np.ndarray,
     fold: np.ndarray,
     *,
-    whole: Any = None,
+    axes: np.ndarray | None = None,
     pairwise: bool = False,
     report: Any = None,
     **of_rows: np.ndarray | None,
@@ -175,9 +170,9 @@ def out_of_fold(
         Targets.
     fold : ndarray of shape (n,)
         From :func:`assign_folds`.
-    whole : estimator, default=None
-        The model fitted to all rows, with whose axes projections are aligned. Without
-        it there are none.
+    axes : ndarray of shape (n, k - 1), default=None
+        Projections by the model fitted to all rows, with which those of the folds are
+        aligned. Without them there are none.
     pairwise : bool, default=False
         Whether X holds kernels.
     report : callable, default=None
@@ -193,19 +188,18 @@ def out_of_fold(
     classes = np.unique(y) if is_classifier(model) else None
     # Whole numbers as targets of a regression must not round its predictions.
     predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
-    probability, coordinates, axes = None, None, None
-    if whole is not None and classes is not None and hasattr(whole, "transform"):
-        axes = to_numpy(whole.transform(X))  # (n, k - 1)
-        coordinates = np.full(axes.shape, np.nan)
-    for number in range(1, int(fold.max()) + 1):
+    n_folds, probability = int(fold.max()), None
+    coordinates = None if axes is None else np.full(axes.shape, np.nan)
+    for number in range(1, n_folds + 1):
         if report is not None:
-            report(number, int(fold.max()))
+            report(number, n_folds)
         test, train = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = take_rows(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
         new = take_rows(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
+        # models of precomputed kernels have the method only once they are fitted
         if classes is not None and hasattr(part, "predict_proba"):
             if probability is None:
                 probability = np.zeros((len(y), len(classes)))
@@ -216,7 +210,7 @@ def out_of_fold(
         predicted,
         y,
         fold,
-        f"each row was predicted by a model that had not seen it ({fold.max()} folds)",
+        f"each row was predicted by a model that had not seen it ({n_folds} folds)",
         classes,
         probability,
         coordinates,

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.criteria import Alignment, Fisher, Margin
-from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
-from kernelweave.inspection._rows import model_and_rows
+from kernelweave.criteria import Alignment, Margin
+from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
 from kernelweave.kernels.maps.kernel_map import center_in_place
@@ -50,30 +51,27 @@ class WeightProblem:
         The view of each of them.
     names : list of str
         All views, including those whose kernels are all constant.
-    outputs : ndarray of shape (n,) or (n, t)
-        The targets; classes are given by ``strata``.
+    targets : ndarray of shape (n,) or (n, t)
+        Outputs, or codes of classes from 0.
+    of_classes : bool
+        Whether they are codes.
     design : RowDesign
         How often each row counts.
     weight_set : WeightSet
         The allowed weights.
-    strata : ndarray of int of shape (n,) or None
-        The class of each row; None for regression.
     observed : ndarray of bool of shape (p, n)
         Which rows have which kernel; other entries of the kernel are zero.
-    completed : bool
-        Whether gaps of kernels were filled from the other kernels.
     """
 
     model: Any
     bank: Bank
     views: list[str]
     names: list[str]
-    outputs: np.ndarray
+    targets: np.ndarray
+    of_classes: bool
     design: RowDesign
     weight_set: WeightSet
-    strata: np.ndarray | None
     observed: np.ndarray
-    completed: bool
 
     @property
     def n_rows(self) -> int:
@@ -82,20 +80,34 @@ class WeightProblem:
 
     def restricted(self, rows: np.ndarray) -> Bank:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
-        rows = np.sort(rows)
-        part = self.bank.restrict(rows)
-        each = self.design.restrict(rows).weights
-        grams = [part.kernel(i) for i in range(part.n_kernels)]
-        return DenseBank(_standardised(grams, self.observed[:, rows], each), part.names)
+        each, bank = self.design.restrict(rows).weights, self.bank
+        return DenseBank(self._taken([rows] * bank.n_kernels, each), bank.names)
 
     def shuffled(self, orders: dict[str, np.ndarray]) -> list[Any]:
         """The kernels (n, n) with the rows of each view in another order (n,)."""
         own = [orders[view] for view in self.views]
-        grams = [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
         if self.design.weights is None:  # the order changes neither mean nor trace
-            return grams
-        seen = np.take_along_axis(self.observed, np.stack(own), axis=1)
-        return list(_standardised(grams, seen, self.design.weights))
+            return [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
+        return list(self._taken(own, self.design.weights))
+
+    def _taken(self, rows: list[np.ndarray], each: np.ndarray | None) -> Any:
+        """Some rows (r,) of each kernel, (p, r, r), which count ``each`` (r,) times.
+
+        Centred over the r_i rows that have the kernel, of trace r_i; zero elsewhere.
+        """
+        found = []
+        for i, own in enumerate(rows):
+            gram, seen = self.bank.kernel(i), self.observed[i, own]
+            if np.sum(seen) < 2:
+                found.append(take_square(gram, own) * 0.0)
+                continue
+            shares = None
+            if each is not None:
+                shares = from_numpy(each[seen] / np.sum(each[seen]), gram)
+            part = take_square(gram, own[seen])
+            center_in_place(part, shares=shares)
+            found.append(spread_out(part, seen, seen))
+        return namespace(found[0]).stack(found)
 
     def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
         """The criteria whose mean weights the model reports, for kernels over ``rows``.
@@ -104,27 +116,21 @@ class WeightProblem:
         the rows themselves, centred with their weights; where a criterion needs it,
         rows are multiplied by the roots of the weights here.
         """
-        model, design, k = self.model, self.design.restrict(rows), 0
-        if self.strata is None:
-            outputs = self.outputs[rows].reshape(len(rows), -1).astype(np.float64)
-            target = StandardOutputs.of(outputs, design.weights).target
-        else:
-            own = np.unique(self.strata[rows], return_inverse=True)[1].reshape(-1)
-            k = int(own.max()) + 1
-            target = signs_of_codes(own, k)
+        model, targets = self.model, self.targets[rows]
+        design = self.design.restrict(rows)
         if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, target, design)
+            return _margins(model, bank, targets, design.weights)
         if isinstance(model, KernelAlignment):
-            target = np.eye(k)[own] if k > 2 else target
-            centred, each = bool(model.centre), design.weights
-            return [Alignment(bank, target, centred=centred, row_weights=each)]
+            kind = "multiclass" if self.of_classes else "continuous"
+            target = model._target(targets, kind, design.weights)
+            return [Alignment(bank, target, row_weights=design.weights)]
         # "loo" settles the regularisation after the weights are learned
         alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
         bank = _scaled(bank, design)
-        if self.strata is None:
-            goal = design.scale(from_numpy(target, bank.like))
-            return [Fisher(bank, goal, alpha, design)]
-        task = class_task(None, None, None, bank, own, design)
+        if not self.of_classes:
+            outputs = targets.reshape(len(rows), -1).astype(np.float64)
+            return [model._pose(None, None, bank, outputs, design).criterion(alpha)]
+        task = class_task(None, None, None, bank, targets, design)
         return [model._criterion(task, alpha)]
 
     def solutions(
@@ -146,25 +152,6 @@ class WeightProblem:
         """The share of every view in ``names``, (v,); 0 where no kernel varies."""
         shares = shares_of_views(self.views, weights)
         return np.array([shares.get(name, 0.0) for name in self.names])
-
-
-def _standardised(grams: list[Any], seen: np.ndarray, each: np.ndarray | None) -> Any:
-    """Kernels (p, n, n), centred over the n_i rows that have them, of trace n_i.
-
-    Rows that ``seen`` (p, n) lacks are zero, and rows count ``each`` (n,) times.
-    """
-    found = []
-    for gram, own in zip(grams, seen, strict=True):
-        if np.sum(own) < 2:
-            found.append(gram * 0.0)
-            continue
-        shares = None
-        if each is not None:
-            shares = from_numpy(each[own] / np.sum(each[own]), gram)
-        part = take_square(gram, np.flatnonzero(own))
-        center_in_place(part, shares=shares)
-        found.append(spread_out(part, own, own))
-    return namespace(found[0]).stack(found)
 
 
 def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
@@ -191,26 +178,32 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    y = _targets(y, model, caller)
-    strata = None
+    y = targets_of(y)
+    if len(y) != bank.n_samples:
+        raise ValueError(
+            f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
+            f"{len(y)}"
+        )
     of_classes = type_of_target(y) in ("binary", "multiclass")
-    if of_classes and not isinstance(model, MultipleKernelRidge):
-        strata = np.unique(y, return_inverse=True)[1].reshape(-1)
+    if is_classifier(model) and not of_classes:
+        raise ValueError(
+            f"{caller} needs the rows and targets that the {type(model).__name__} was "
+            "fitted on: it was fitted on classes, and y holds numbers"
+        )
+    of_classes = of_classes and not isinstance(model, MultipleKernelRidge)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
-    filled = model.missing == "available"
-    if kernel_map.seen is not None and not filled:
+    if kernel_map.seen is not None and not kernel_map.repairs:
         seen = kernel_map.observed[:, kernel_map.active].T
     problem = WeightProblem(
         model=model,
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
-        outputs=y,
+        targets=np.unique(y, return_inverse=True)[1] if of_classes else y,
+        of_classes=of_classes,
         design=RowDesign(len(y), kernel_map.row_weights),
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
-        strata=strata,
         observed=seen,
-        completed=filled and not np.all(kernel_map.observed),
     )
     _check_value(problem, caller)
     return problem
@@ -220,19 +213,6 @@ def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""
     chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
     return 1.0 if isinstance(chosen, str) else float(chosen)
-
-
-def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
-    """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
-    values = to_numpy(y)
-    n = model.kernel_map_.source.n_samples
-    if len(values) != n:
-        raise ValueError(
-            f"{caller}: the model was fitted on {n} rows, but y has {len(values)}"
-        )
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    return values
 
 
 def _scaled(bank: Bank, design: RowDesign) -> Bank:
@@ -246,15 +226,16 @@ def _scaled(bank: Bank, design: RowDesign) -> Bank:
 
 
 def _margins(
-    model: Any, bank: Bank, signs: np.ndarray, design: RowDesign
+    model: Any, bank: Bank, codes: np.ndarray, weights: np.ndarray | None
 ) -> list[Criterion]:
     """One criterion for all classes, or one per class."""
-    price = model.C
+    classes, codes = np.unique(codes, return_inverse=True)
+    signs, price = signs_of_codes(codes, len(classes)), model.C
     if price in ("auto", "cv"):  # the same for all classes
         price = float(np.max(to_numpy(model.C_)))
     groups = np.hsplit(signs, signs.shape[1] if model.weights == "per_class" else 1)
     return [
-        Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
+        Margin(bank, from_numpy(group, bank.like), model.margin, price, weights)
         for group in groups
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
-from kernelweave.views.columns import is_dict
+from kernelweave.views.columns import is_dict, is_precomputed
+from kernelweave.views.precomputed import stack_kernels
 
 
 def refittable(estimator: Any) -> Any:
@@ -70,8 +70,7 @@ def row_labels(X: Any) -> list[Any]:
 
 def has_products(model: Any, view: str) -> bool:
     """Whether this view of a fitted model is that of the products of all others."""
-    views = {own.name: own for own in getattr(model, "_views", ())}
-    return view in views and bool(views[view].joint)
+    return any(own.name == view and own.joint for own in model._views)
 
 
 def views_of(model: Any) -> tuple[list[str], np.ndarray]:
@@ -81,11 +80,17 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     return names, np.array(places)
 
 
-def as_stack(X: Any, names: Sequence[str]) -> Any:
+def targets_of(y: Any) -> np.ndarray:
+    """Targets (n,) or (n, t) in host memory; a single column becomes (n,)."""
+    values = to_numpy(y)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def as_stack(X: Any, model: Any) -> Any:
     """A dict of precomputed kernels (m, n) as a stack (m, n, p); else X itself."""
-    if not is_dict(X):
+    if not (is_dict(X) and is_precomputed(model.views)):
         return X
-    return np.stack([np.asarray(X[name]) for name in names], axis=2)
+    return stack_kernels(X, model.kernel_names_, model, model.missing != "error")[0]
 
 
 def observed_views(model: Any, n: int | None = None) -> np.ndarray | None:

@@ -25,6 +25,7 @@ from kernelweave.inspection._rows import (
     probabilities,
     refittable,
     require_predictions,
+    targets_of,
     views_of,
 )
 from kernelweave.models.shared.learner import shuffled_folds
@@ -71,6 +72,8 @@ class Trials:
         What the loss is.
     folds : list of (train, test)
         Row numbers.
+    known : dict of Views to Trial
+        The results of every set that was run.
     """
 
     def __init__(
@@ -90,8 +93,8 @@ class Trials:
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
-        self.X = to_numpy(as_stack(X, self.names)) if self.precomputed else X
-        self.y = to_numpy(y)
+        self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
+        self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
         self.observed = _observed(model, len(self.y))
@@ -126,11 +129,6 @@ class Trials:
         by_set = np.reshape(found, (len(new), len(self.folds), len(Trial._fields)))
         self.known |= {s: Trial(*of.T) for s, of in zip(new, by_set, strict=True)}
 
-    def of(self, views: Views) -> Trial:
-        """The results of one set."""
-        self.run([views])
-        return self.known[views]
-
     def baseline(self) -> np.ndarray:
         """What is to be small for predictions without any view, (f,); else NaN."""
         if self.scoring is not None:
@@ -158,7 +156,8 @@ class Trials:
         model.fit(self._rows(own, own, wanted), self.y[own])
         new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
-        predicted[np.isin(test, judged)] = self._predicted(model, new)
+        if len(judged):
+            predicted[np.isin(test, judged)] = self._predicted(model, new)
         score, loss = self._judge(test, predicted)
         decisive = loss
         if self.scoring is not None:

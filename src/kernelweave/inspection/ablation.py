@@ -164,9 +164,9 @@ def _path(
     while len(left) > 1:
         views = [name for name in trials.names if name in left]
         trials.run([left - {view} for view in views])
-        now = trials.of(left).decisive
+        now = trials.known[left].decisive
         rises = {
-            view: float(np.mean((trials.of(left - {view}).decisive - now)[folds]))
+            view: float(np.mean((trials.known[left - {view}].decisive - now)[folds]))
             for view in views
         }
         free = [view for view in views if rises[view] <= 0.0]
@@ -189,14 +189,14 @@ def _order(
     every = np.arange(len(trials.folds))
     path = _path(trials, prices, every)
     own = [_path(trials, prices, np.delete(every, fold)) for fold in every]
-    whole = trials.of(frozenset(trials.names))
+    whole = trials.known[frozenset(trials.names)]
     records, decisive = [], []
     for step, (dropped, left) in enumerate(path):
         sets = [own[fold][step][1] for fold in every]
         # the set of each fold, on that fold
-        judged = Trial(*np.stack([trials.of(s) for s in sets])[every, :, every].T)
+        judged = Trial(*np.stack([trials.known[s] for s in sets])[every, :, every].T)
         decisive.append(judged.decisive)
-        gap = float(np.max(trials.of(left).gap))
+        gap = float(np.max(trials.known[left].gap))
         records.append(
             {
                 "dropped": dropped,
@@ -215,14 +215,14 @@ def _order(
 def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
     """What one view adds to all others, and what it achieves alone."""
     everything = frozenset(trials.names)
-    rest, alone = trials.of(everything - {view}), trials.of(frozenset([view]))
+    rest, alone = trials.known[everything - {view}], trials.known[frozenset([view])]
     return {
         "view": view,
         **mean_and_error("score_without", rest.score),
         **mean_and_error("score_alone", alone.score),
         **mean_and_error("loss_without", rest.loss),
         **mean_and_error("loss_alone", alone.loss),
-        **mean_and_error("loss_rise", rest.loss - trials.of(everything).loss),
+        **mean_and_error("loss_rise", rest.loss - trials.known[everything].loss),
         "cost": price,
     }
 

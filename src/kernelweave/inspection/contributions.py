@@ -21,7 +21,12 @@ from kernelweave.inspection._figure import (
     legend_beside,
     text_beside,
 )
-from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
+from kernelweave.inspection._rows import (
+    last_step,
+    model_and_rows,
+    row_labels,
+    views_of,
+)
 
 
 @dataclass(frozen=True)
@@ -357,7 +362,7 @@ class ContributionsDisplay(Drawn):
         labels = row_labels(X)
         if row is not None and not -len(labels) <= row < len(labels):
             raise ValueError(f"row {row!r} is not one of the {len(labels)} rows of X")
-        classes = getattr(estimator, "classes_", None)
+        classes = getattr(last_step(estimator), "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:
             display = _of_one_row(display, row, labels[row])

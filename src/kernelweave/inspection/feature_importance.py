@@ -234,7 +234,6 @@ def _moments(
 
 def _check_view(model: Any, view: str) -> int:
     """The number of the view; refuse models whose gradient is not known."""
-    kind, kernel_map = type(model).__name__, model.kernel_map_
     if is_precomputed(model.views):
         raise TypeError(
             "feature_importance needs kernels of columns, but this model was fitted on "
@@ -242,23 +241,24 @@ def _check_view(model: Any, view: str) -> int:
         )
     if hasattr(model, "noise_"):  # the mixture and its experts
         raise no_gradient(
-            f"the decision value of {kind} is not a fixed sum over kernels: predictive "
-            "variances or weights of its own belong to each row"
+            f"the decision value of {type(model).__name__} is not a fixed sum over "
+            "kernels: predictive variances or weights of its own belong to each row"
         )
     names, _ = views_of(model)
     if view not in names:
         raise ValueError(f"there is no view {view!r}; the views are {names}")
-    if kernel_map.repairs:
-        raise no_gradient(
-            f"view {view!r}: with missing='available' its columns also enter the "
-            "kernels of other views, where those are filled in",
-            "missing='zero'",
-        )
     return names.index(view)
 
 
 def _block(model: Any, v: int, X: Any) -> Array:
     """The columns (m, d) of view v for the rows of X, or for the training rows."""
+    name = views_of(model)[0][v]
+    if model.kernel_map_.repairs:
+        raise no_gradient(
+            f"view {name!r}: with missing='available' its columns also enter the "
+            "kernels of other views, where those are filled in",
+            "missing='zero'",
+        )
     if X is None:
         source = model.kernel_map_.source
         if source is None:
@@ -274,7 +274,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
             "other views that a row lacks; pass only rows that have every view"
         )
     if not np.any(rows.observed[:, v]):
-        raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
+        raise ValueError(f"all {len(rows.observed)} rows of X lack the view {name!r}")
     return take_rows(rows.blocks[v], rows.observed[:, v])
 
 

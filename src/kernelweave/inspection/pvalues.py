@@ -90,7 +90,7 @@ def view_pvalues(
     """
     require_count(1, n_decoys=n_decoys)
     problem = problem_of(model, X, y, "view_pvalues")
-    if problem.completed:
+    if problem.model.kernel_map_.repairs:
         raise ValueError(
             "view_pvalues needs views that can be shuffled on their own, but with "
             "missing='available' the gaps of a view were filled from the others; use "

@@ -15,11 +15,11 @@ from kernelweave.inspection._rows import (
     as_stack,
     has_products,
     model_and_rows,
+    observed_views,
     require_predictions,
     views_of,
 )
-from kernelweave.kernels.maps.kernel_map import FeatureSource
-from kernelweave.views.columns import column_names, find_columns, is_precomputed
+from kernelweave.views.columns import is_precomputed, validate_new
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
 
@@ -109,22 +109,23 @@ def view_permutation_importance(
     model, X = model_and_rows(model, X)
     if scoring is None:
         require_predictions(model, "view_permutation_importance")
-    X = as_stack(X, model.kernel_names_)
+    X = as_stack(X, model)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))
     rows = model._observed_rows(X, "view_permutation_importance")
-    which = _which_rows(model, rows)
+    which, places = _which_rows(model, rows), _places(model, X)
     found = []
     for v, view in enumerate(views_of(model)[0]):
         if has_products(model, view):  # of columns that are shuffled with their views
             continue
-        has, columns, losses = rows.observed[:, v], _columns(model, X, v), []
+        has, losses = rows.observed[:, v], []
         for _ in range(n_repeats):
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
-            losses.append(full - float(scorer(model, _shuffled(X, columns, order), y)))
+            shuffled = _shuffled(X, places[v], order)
+            losses.append(full - float(scorer(model, shuffled, y)))
         found.append(
             {
                 "view": view,
@@ -143,14 +144,13 @@ def _is_table(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def _columns(model: Any, X: Any, v: int) -> list[int]:
-    """Where view v is along the last axis of X, found as a prediction finds it."""
+def _places(model: Any, X: Any) -> list[list[int]]:
+    """Where each view is along the last axis of X, found as a prediction finds it."""
     if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
-        return [v] if len(X.shape) == 3 else list(range(X.shape[1]))
-    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
-    if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        return model._positions[v]
-    return find_columns(X, model._views, model._positions, fitted)[v]
+        every = list(range(X.shape[-1]))
+        return [[v] for v in every] if len(X.shape) == 3 else [every]
+    may_lack = model.missing != "error"
+    return validate_new(model, X, model._views, model._positions, may_lack=may_lack)[1]
 
 
 def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
@@ -223,13 +223,7 @@ def _keys_of_view(block: Any) -> list[Any]:
 
 def _kept_blocks(model: Any) -> list[Array] | None:
     """The training rows of each view, if the model keeps them and none lacks a view."""
-    blocks: list[Array] = []
-    for part in model.kernel_map_.parts:
-        source = part.source
-        if not isinstance(source, FeatureSource):
-            return None
-        if not (source.observed is None or np.all(source.observed)):
-            return None
-        blocks += source.blocks
-    # Each view of a mixture keeps only the rows that have it.
-    return blocks if len({block.shape[0] for block in blocks}) == 1 else None
+    sources = [part.source for part in model.kernel_map_.parts]
+    if observed_views(model) is not None or None in sources:
+        return None
+    return [block for source in sources for block in source.blocks]

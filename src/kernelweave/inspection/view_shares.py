@@ -150,14 +150,14 @@ def weight_intervals(
 
 def _check_divisible(problem: WeightProblem) -> None:
     """Refuse data whose halves could not be learned from."""
-    if problem.strata is None:
+    if not problem.of_classes:
         if problem.n_rows < 2 * LEAST_ROWS:
             raise ValueError(
                 f"weight_intervals needs at least {2 * LEAST_ROWS} rows to learn from "
                 f"halves; got {problem.n_rows}"
             )
         return
-    counts = np.bincount(problem.strata)
+    counts = np.bincount(problem.targets)
     smallest = int(np.argmin(counts))
     if counts[smallest] < LEAST_ROWS:
         raise ValueError(
@@ -171,8 +171,8 @@ def _halves(
     problem: WeightProblem, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
     """All rows, divided at random into two sorted halves of every class."""
-    strata = problem.strata
-    if strata is None:
+    strata = problem.targets
+    if not problem.of_classes:
         strata = np.zeros(problem.n_rows, dtype=int)
     parts: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for code in np.unique(strata):

@@ -50,8 +50,9 @@ MIDDLE_ROWS = 31
 @cache
 def _defaults(kind: type) -> dict[str, Any]:
     """The default of each parameter of ``__init__``, in its order."""
-    parameters = inspect.signature(kind).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+    names = BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
+    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    return {name: p.default for name, p in parameters.items() if name in names}
 
 
 class Kernel(BaseEstimator):
@@ -479,21 +480,18 @@ class KernelGroup:
     ) -> Iterator[tuple[int, Array]]:
         """Kernels (r, c) of some rows and some rows, of ``other`` if given.
 
-        Each may be overwritten by the next. Callers ignore overflow, and report it.
+        Each may be overwritten by the next.
         """
-        theirs = None if other is None else other.rows
-        if not isinstance(self.rows, PairwiseRows):
-            for i, kernel in self.kernels:
-                with guarded(self.view):
-                    gram = self._gram(kernel, rows, columns, theirs)
-                yield i, gram
-            return
-        with guarded(self.view):
-            base = self.rows.tile(rows, columns, theirs)
-        out = np.empty_like(base) if is_numpy(base) else None
+        theirs, base, out = None if other is None else other.rows, None, None
         for i, kernel in self.kernels:
-            with prefixed(f"View {self.view!r}: "):  # of a user's kernel
-                gram = kernel._into(base, out)
+            with guarded(self.view):
+                if not isinstance(self.rows, PairwiseRows):
+                    gram = self._gram(kernel, rows, columns, theirs)
+                else:
+                    if base is None:
+                        base = self.rows.tile(rows, columns, theirs)
+                        out = np.empty_like(base) if is_numpy(base) else None
+                    gram = kernel._into(base, out)
             yield i, gram
 
     def fill(self, stack: Array) -> None:

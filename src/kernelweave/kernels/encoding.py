@@ -9,7 +9,6 @@ which nothing can be learned are left out, with a warning.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -268,7 +267,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Learn medians and scales from the training rows."""
         if self.part != "one-hot":
             self.imputer_ = SimpleImputer(strategy="median", add_indicator=True)
-            numbers = self.imputer_.fit_transform(self._numbers(X))
+            numbers = self.imputer_.fit_transform(self._columns(X, NUMBER))
             if self.part == "all columns":
                 self.scaler_ = StandardScaler().fit(numbers)
         if self.part != "numbers":
@@ -276,34 +275,28 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             values = [as_objects(use.values) for use in own]
             self.encoder_ = OneHotEncoder(
                 categories=values, handle_unknown="ignore", sparse_output=False
-            ).fit(self._words(X))
+            ).fit(self._columns(X, ONE_HOT))
         return self
 
     def transform(self, X: Columns) -> np.ndarray:
         """Numbers (n, e) for the rows."""
         parts = []
         if self.part != "one-hot":
-            numbers = self.imputer_.transform(self._numbers(X))
+            numbers = self.imputer_.transform(self._columns(X, NUMBER))
             whole = self.part == "all columns"
             parts.append(self.scaler_.transform(numbers) if whole else numbers)
         if self.part != "numbers":
-            coded = self.encoder_.transform(self._words(X))
+            coded = self.encoder_.transform(self._columns(X, ONE_HOT))
             parts.append(coded * 0.5**0.5 if self.part == "all columns" else coded)
         return np.concatenate(parts, axis=1)
 
-    def _numbers(self, X: Columns) -> np.ndarray:
-        return np.column_stack(list(self._columns(X, NUMBER)))
-
-    def _words(self, X: Columns) -> np.ndarray:
-        words = np.empty((X.shape[0], len(self.plan.places(ONE_HOT))), dtype=object)
-        for j, values in enumerate(self._columns(X, ONE_HOT)):
-            words[:, j] = values
-        return words
-
-    def _columns(self, X: Columns, use: str) -> Iterator[np.ndarray]:
+    def _columns(self, X: Columns, use: str) -> np.ndarray:
+        """The columns (n, c) with this use: floats, or words and None."""
+        found = []
         for j in self.plan.places(use):
             own = self.plan.uses[j]
-            yield read_as(X.column(j), own.kind, f"column {own.column!r}")
+            found.append(read_as(X.column(j), own.kind, f"column {own.column!r}"))
+        return np.column_stack(found)
 
 
 def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
@@ -333,7 +326,10 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
                 named = some(map(repr, new), most=3)
                 found.append(f"column {use.column!r}: {count} row(s) hold {named}")
         elif np.any(np.isinf(values)):
-            raise ValueError(f"Input X contains infinity: {where}.")
+            raise ValueError(
+                f"Input X contains infinity: {where}. Correct the entry, or drop the "
+                "row."
+            )
         gaps = int(np.sum(column.gaps[rows]))
         if gaps and not use.n_missing:
             found.append(f"column {use.column!r}: {gaps} row(s) have a gap")

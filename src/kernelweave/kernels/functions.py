@@ -349,23 +349,19 @@ class Standardizer(BaseEstimator):
 
     def fit(self, X: Array, y: Any = None) -> Standardizer:
         """Learn mean and deviation from the rows of X (n, d)."""
-        n = X.shape[0]
+        largest = largest_entries(X)
+        xp, unit = namespace(largest), largest + as_float(largest == 0, X.dtype)
         if issparse(X):
-            largest = largest_entries(X)
-            unit, xp = largest + as_float(largest == 0, X.dtype), namespace(largest)
-            scaled = divided(X, unit)
-            mean, variance = mean_variance_axis(scaled.astype(np.float64), axis=0)
+            scaled = divided(X, unit).astype(np.float64)
+            mean, variance = mean_variance_axis(scaled, axis=0)
             self.mean_ = as_float(mean * unit, X.dtype)
-            X = largest
         else:
-            xp = namespace(X)
             self.mean_ = column_means(X)
-            largest = xp.max(xp.abs(X), axis=0)
-            unit = largest + as_float(largest == 0, X.dtype)
             centered = (X - self.mean_) / unit
-            variance = xp.sum(centered * centered, axis=0, dtype=xp.float64) / n
+            squares = xp.sum(centered * centered, axis=0, dtype=xp.float64)
+            variance = squares / X.shape[0]
         deviation = as_float(xp.sqrt(variance), X.dtype)
-        constant = as_float(deviation <= 10 * eps(X), X.dtype)
+        constant = as_float(deviation <= 10 * eps(unit), X.dtype)
         self.scale_ = (1 - constant) * deviation * unit + constant
         if not self.per_column:
             largest = xp.max(self.scale_)
@@ -417,21 +413,18 @@ class Frame(Standardizer):
 
         ``bits`` is the precision of the rows to be transformed; that of X by default.
         """
-        xp = namespace(host_like(X))
-        own = xp.finfo(X.dtype).bits
+        largest = largest_entries(X)
+        xp, own = namespace(largest), namespace(largest).finfo(X.dtype).bits
         bits = own if bits is None else bits
-        if issparse(X):  # zero is an entry of every column that is worth storing so
-            self.mean_ = np.zeros(X.shape[1], dtype=X.dtype)
-            self.unit_ = float(units_of(largest_entries(X).max(), bits))
-            self.scale_ = np.ones_like(self.mean_) * self.unit_
-            self.noise_ = 0.0
-            return self
-        self.mean_ = column_means(X) if self.affine else xp.zeros_like(X[0, :])
-        sizes = to_numpy(xp.max(xp.abs(X), axis=0)).astype(np.float64)
-        spread = to_numpy(xp.max(xp.abs(X - self.mean_), axis=0)).astype(np.float64)
+        self.mean_ = xp.zeros_like(largest)
+        moved = largest
+        if self.affine and not issparse(X):  # sparse columns have zero as an entry
+            self.mean_ = column_means(X)
+            moved = largest_entries(X - self.mean_)
+        sizes, spread = (to_numpy(a).astype(np.float64) for a in (largest, moved))
         self.unit_ = float(units_of(spread.max(), bits))
         self.scale_ = xp.ones_like(self.mean_) * self.unit_
-        precision = eps(X) if bits == own else float(np.finfo(np.float32).eps)
+        precision = eps(largest) if bits == own else float(np.finfo(np.float32).eps)
         rounding = ROUNDING_UNITS * precision * sizes
         varies = not self.affine or bool(np.any(spread > rounding))
         self.noise_ = 0.0 if varies else float(np.sum((rounding / self.unit_) ** 2))
@@ -445,9 +438,11 @@ class Frame(Standardizer):
         return X if self.unit_ == 1.0 else X / self.scale_
 
 
-def largest_entries(X: Any) -> np.ndarray:
-    """The largest absolute value (d,) of each column of sparse rows (n, d)."""
-    return np.asarray(abs(X).max(axis=0).toarray(), dtype=X.dtype).reshape(-1)
+def largest_entries(X: Any) -> Array:
+    """The largest absolute value (d,) of each column of rows (n, d)."""
+    if issparse(X):
+        return np.asarray(abs(X).max(axis=0).toarray(), dtype=X.dtype).reshape(-1)
+    return namespace(X).max(namespace(X).abs(X), axis=0)
 
 
 def divided(X: Any, scale: np.ndarray) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
@@ -104,25 +104,20 @@ def resolve_kernels(
         return _resolve(spec, _Rows(X, bits, y=y, plan=plan, movable=movable))
 
 
+@dataclass
 class _Rows:
     """Training rows, with a cache of what several kernels need to know about them."""
 
-    def __init__(
-        self,
-        X: Any,
-        bits: int,
-        scaling: Standardizer | None = None,
-        before: Any = None,
-        y: Any = None,
-        plan: ColumnPlan | None = None,
-        movable: bool = True,
-    ) -> None:
-        self.given, self.bits, self.y, self.plan = X, bits, y, plan
-        self.movable = movable
-        #: The scaling by which X was made from the rows ``before``.
-        self.scaling, self.before = scaling, before
-        self.memo: dict[str, float] = {}
-        self._framed: dict[str, tuple[Frame, _Rows]] = {}
+    given: Any
+    bits: int
+    #: The scaling by which the rows were made from those ``before``.
+    scaling: Standardizer | None = None
+    before: Any = None
+    y: Any = None
+    plan: ColumnPlan | None = None
+    movable: bool = True
+    memo: dict[str, float] = field(default_factory=dict)
+    _framed: dict[str, tuple[Frame, _Rows]] = field(default_factory=dict)
 
     @cached_property
     def X(self) -> Array:

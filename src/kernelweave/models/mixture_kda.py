@@ -323,7 +323,7 @@ class MixtureKDA(KernelDiscriminant):
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)
         if self.missing == "available":
-            check_some_view(data.observed, "new")
+            check_some_view(data.observed, "new row(s)")
         return moved_rows(data, self.kernel_map_.like)
 
     @property

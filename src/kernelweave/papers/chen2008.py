@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,7 +49,6 @@ from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
-    Paper,
     Split,
     first_rows,
     fit_seconds,
@@ -152,7 +151,7 @@ def normalised(X: np.ndarray) -> np.ndarray:
     return minmax_scale(X) / np.sqrt(X.shape[1])
 
 
-def with_setting(row: str, setting: Any, per_class: int) -> tuple[Any, ...]:
+def with_setting(row: str, setting: Any, per_class: int = PER_CLASS) -> tuple[Any, ...]:
     """A row of a figure: a data set with a fixed width and its setting."""
     X, y, _ = rows_of(ROWS[row], per_class)
     return X, y, (FIGURE_WIDTHS[ROWS[row]],), setting
@@ -328,6 +327,10 @@ TABLE_3_COLUMNS: Columns = {
         ("mean", FOUR, np.inf),
     )
 }
+TIMES, BY_DIMENSION = (
+    {name: functools.partial(measure, method=name) for name in METHODS}
+    for measure in (fast, with_dimension)
+)
 STEPS, MAP = (
     {
         JOINT: functools.partial(measure, uncorrelated=False),
@@ -568,67 +571,50 @@ def draw_rounds(results: Results) -> Any:
 # ---------------------------------------------------------------------- the paper
 
 
-def with_prices(*names: str) -> dict[str, tuple[str, float]]:
+def with_prices(*names: str) -> dict[str, Any]:
     """Rows for these data sets, each with a small and an ordinary C."""
-    prices = (SMALL_C, FIXED_C)
-    return {f"{row}, C = {C:g}": (row, C) for row in names for C in prices}
+    return {
+        f"{row}, C = {C:g}": functools.partial(with_setting, row, C)
+        for row in names
+        for C in (SMALL_C, FIXED_C)
+    }
 
 
-#: The data set and the setting of each row of a figure.
+def with_quick_form(full: Experiment) -> Experiment:
+    """An experiment, with one on fewer rows for quick runs."""
+    fewer = {
+        row: functools.partial(load, per_class=QUICK_PER_CLASS)
+        for row, load in full.rows.items()
+    }
+    title = f"{full.title} (quick: {QUICK_PER_CLASS} rows per class)"
+    quick = replace(full, title=title, rows=fewer, variant="-small")
+    return replace(full, quick_form=quick)
+
+
+SETS = {row: functools.partial(rows_of, name) for row, name in ROWS.items()}
 IN_DIMENSIONS = {
-    dimension_row(row, size): (row, size)
+    dimension_row(row, size): functools.partial(
+        with_setting, row, size, per_class=FIGURE_PER_CLASS
+    )
     for row, sizes in DIMENSIONS.items()
     for size in sizes
 }
-SETTINGS = {setting_row(lam, C): ("Wine", (lam, C)) for lam in LAMBDAS for C in PRICES}
-
-
-def each_method(measure: Callable[..., Any]) -> Columns:
-    """One column per method."""
-    return {name: functools.partial(measure, method=name) for name in METHODS}
-
-
-def paper(per_class: int) -> Paper:
-    """The tables and figures, with at most ``per_class`` rows per class."""
-    sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
-
-    def rows(
-        settings: Mapping[str, tuple[str, Any]], most: int = per_class
-    ) -> dict[str, Any]:
-        return {
-            name: functools.partial(with_setting, *setting, most)
-            for name, setting in settings.items()
-        }
-
-    dimensions = rows(IN_DIMENSIONS, min(per_class, FIGURE_PER_CLASS))
-    figure_2, figure_3 = (rows(with_prices(s, "Satimage")) for s in ("Wine", "Segment"))
-    return read_paper(
-        "chen2008",
-        globals(),
-        {
-            "table2": (sets, halves, TABLE_2_COLUMNS),
-            "table3": (sets, halves, TABLE_3_COLUMNS),
-            "table4": (sets, halves, each_method(fast)),
-            "figure1": (
-                dimensions,
-                halves,
-                each_method(with_dimension),
-                draw_dimensions,
-            ),
-            "figure2": (figure_2, halves, STEPS, draw_bounds),
-            "convergence": (rows(SETTINGS), halves, MAP, draw_convergence),
-            "figure3": (figure_3, halves, STEPS, draw_rounds),
-        },
-    )
-
-
-def with_quick_form(full: Experiment, quick: Experiment) -> Experiment:
-    """An experiment, with one on fewer rows for quick runs."""
-    title = f"{quick.title} (quick: {QUICK_PER_CLASS} rows per class)"
-    return replace(full, quick_form=replace(quick, title=title, variant="-small"))
-
-
-FULL, SMALL = paper(PER_CLASS), paper(QUICK_PER_CLASS)
-PAPER = replace(
-    FULL, experiments=tuple(map(with_quick_form, FULL.experiments, SMALL.experiments))
+SETTINGS = {
+    setting_row(lam, C): functools.partial(with_setting, "Wine", (lam, C))
+    for lam in LAMBDAS
+    for C in PRICES
+}
+FULL = read_paper(
+    "chen2008",
+    globals(),
+    {
+        "table2": (SETS, halves, TABLE_2_COLUMNS),
+        "table3": (SETS, halves, TABLE_3_COLUMNS),
+        "table4": (SETS, halves, TIMES),
+        "figure1": (IN_DIMENSIONS, halves, BY_DIMENSION, draw_dimensions),
+        "figure2": (with_prices("Wine", "Satimage"), halves, STEPS, draw_bounds),
+        "convergence": (SETTINGS, halves, MAP, draw_convergence),
+        "figure3": (with_prices("Segment", "Satimage"), halves, STEPS, draw_rounds),
+    },
 )
+PAPER = replace(FULL, experiments=tuple(map(with_quick_form, FULL.experiments)))

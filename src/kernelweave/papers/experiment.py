@@ -112,7 +112,7 @@ class Experiment:
 
     key: str
     title: str
-    rows: Mapping[str, Callable[[], Any]]
+    rows: Mapping[str, Callable[..., Any]]
     split: Callable[[Any, np.random.Generator], Any]
     columns: Columns
     measures: Sequence[Measure]
@@ -146,18 +146,9 @@ class Paper:
     reference: str
     experiments: Sequence[Experiment]
 
-    def select(
-        self, table: int | None = None, figure: int | None = None, part: str = ""
-    ) -> list[Experiment]:
-        """All experiments, or only the one named."""
-        wanted = part
-        if table is not None:
-            wanted = f"table{table}"
-        elif figure is not None:
-            wanted = f"figure{figure}"
-        if not wanted:
-            return list(self.experiments)
-        found = [e for e in self.experiments if e.key == wanted]
+    def select(self, wanted: str | None = None) -> list[Experiment]:
+        """All experiments, or only the one with this key."""
+        found = [e for e in self.experiments if wanted in (None, e.key)]
         if not found:
             keys = ", ".join(experiment.key for experiment in self.experiments)
             raise ValueError(f"{self.key} has no {wanted}; there are {keys}")

@@ -179,7 +179,7 @@ def series(name: str, gene_sets: str | None) -> Bunch:
     The classes are the first kind of subsets that has the number of classes in the
     paper's Table 1.
     """
-    printed = PAPER.select(table=1)[0].published
+    printed = PAPER.select("table1")[0].published
     number = printed[name, "data"]["classes"].value
     for kind in SUBSETS:
         try:

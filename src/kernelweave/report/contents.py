@@ -27,14 +27,19 @@ MOST_PATTERNS, MOST_WARNINGS = 20, 20
 
 def collect(case: Case) -> dict[str, Any]:
     """Everything that the template needs; a part that fails says why."""
-    model, started = case.model, time.perf_counter()
+    model, say, started = case.model, case.how["report"], time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         contents = {
             "classify": bool(is_classifier(model)),
             "evaluation": scores(case.result),
             "shares": shares(case),
-            "without": without_each(case),
+        }
+        # said here, not inside the parts, which would catch an error of the listener
+        say("what is lost without each view")
+        contents["without"] = without_each(case)
+        say("columns and single rows")
+        contents |= {
             "pictures": pictures(case.result.held_out, model),
             "columns": columns(case),
             "rows": rows(case),

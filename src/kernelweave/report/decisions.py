@@ -82,7 +82,6 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
 @or_why
 def columns(case: Case) -> Section:
     """The most important columns of each view."""
-    case.how["report"]("columns and single rows")
     if is_precomputed(case.model.views):
         return {"why": "The model saw precomputed kernels, which have no columns."}
     views = list(shares_of(case.model))
@@ -108,9 +107,9 @@ def _by_gradient(model: Any, view: str) -> Section:
         name, value = str(row["feature"]), float(row["importance"])
         best[name] = max(value, best.get(name, 0.0))
     text = (
-        "Change of the decision value if the column changes by its standard deviation"
+        "Change of the decision value if the column changes by its standard deviation, "
+        "on average over the training rows."
     )
-    text += ", on average over the training rows."
     bars = [Bar(name, value) for name, value in best.items()]
     return _ranked(bars, view, text, "change of the decision value")
 
@@ -147,10 +146,7 @@ def rows(case: Case) -> Section:
     for k, (row, why) in enumerate(chosen.items()):
         parts, constant, unit = found.parts[k], found.intercept[k], found.unit
         if found.outputs is not None:
-            c, which = (
-                0,
-                f", target {found.outputs[0]}",
-            )  # of several targets, the first
+            c, which = 0, f", target {found.outputs[0]}"  # the first of several
             if held.classes is not None:
                 guess = held.predicted[row]
                 c, which = int(np.flatnonzero(found.outputs == guess)[0]), f" {guess}"

@@ -45,15 +45,19 @@ def shares(case: Case) -> Section:
 
     def by_view() -> Section:
         rows = weight_intervals(model, X, y, n_resamples=n_resamples, random_state=seed)
-        return {row["view"]: row for row in rows}
+        return {"of": {row["view"]: row for row in rows}}
+
+    def decoys() -> Section:
+        return {"of": view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)}
 
     case.how["report"]("intervals of the shares")
     intervals = or_why(by_view)()
     case.how["report"]("p-values of the views")
-    pvalues = or_why(view_pvalues)(model, X, y, n_decoys=n_decoys, random_state=seed)
+    pvalues = or_why(decoys)()
+    bounds, p = (part.get("of", {}) for part in (intervals, pvalues))
     rows: list[dict[str, Any]] = [
-        {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
-        | intervals.get(view, {})
+        {"low": None, "high": None, "selected": None, "p": p.get(view)}
+        | bounds.get(view, {})
         | {"view": view, "share": share}
         for view, share in own.items()
     ]
@@ -64,6 +68,8 @@ def shares(case: Case) -> Section:
     ]
     parts = {"intervals": intervals, "p-values": pvalues}
     reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
+    if intervals["why"].replace("weight_intervals", "view_pvalues") == pvalues["why"]:
+        reasons = reasons[:1]
     return {
         "why": "",
         "cautions": _cautions(case, rows, grouped and bounded),
@@ -75,8 +81,7 @@ def shares(case: Case) -> Section:
             percent=True,
         ),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        # if both fail, they fail for the same reason
-        "reasons": [reason.replace("..", ".") for reason in reasons[:1]],
+        "reasons": [reason.replace("..", ".") for reason in reasons],
         "bounded": bounded,
         "tested": not pvalues["why"],
         "smallest": 1.0 / (n_decoys + 1),
@@ -147,7 +152,6 @@ def _predicts(result: Any) -> bool:
 @or_why
 def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
-    case.how["report"]("what is lost without each view")
     model, X, y, fold = case.model, case.X, case.y, case.fold
     template = without_folds(model).fit(X, y)
     folds = PredefinedSplit(fold - 1)  # rows that are in no fold are never left out
@@ -192,6 +196,6 @@ def _rises(
     trials.run([everything, *(everything - {view} for view in own)])
     rows = []
     for view in own:
-        rise = trials.of(everything - {view}).loss - trials.of(everything).loss
+        rise = trials.known[everything - {view}].loss - trials.known[everything].loss
         rows.append({"view": view, **mean_and_error("loss_rise", rise)})
     return rows, trials.loss_name

@@ -9,13 +9,11 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave._array import to_numpy
 from kernelweave.exceptions import library
-from kernelweave.inspection._rows import as_stack, views_of
+from kernelweave.inspection._rows import as_stack, targets_of
 from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
 from kernelweave.report.section import Case
-from kernelweave.views.columns import is_precomputed
 
 
 def write_report(
@@ -78,11 +76,9 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():  # said now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
-    if is_precomputed(model.views):
-        X = as_stack(X, views_of(model)[0])
     how = {"cv": cv, "groups": groups, "sample_weight": sample_weight}
     how |= {"random_state": random_state, "report": report or (lambda text: None)}
-    case = Case(model, X, to_numpy(y), n_resamples, n_decoys, how)
+    case = Case(model, as_stack(X, model), targets_of(y), n_resamples, n_decoys, how)
     page = template.render(collect(case), title=title)
     with written_whole(path) as file:
         file.write(page.encode("utf-8", errors="replace"))

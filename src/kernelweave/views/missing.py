@@ -117,12 +117,12 @@ def check_every_view(
             )
 
 
-def check_some_view(observed: np.ndarray, kind: str) -> None:
-    """Refuse rows that lack every view; ``observed`` is (n, v)."""
+def check_some_view(observed: np.ndarray, rows: str = "row(s)") -> None:
+    """Refuse ``rows`` that lack every view; ``observed`` is (n, v)."""
     empty = np.flatnonzero(~np.any(observed, axis=1)).tolist()
     if empty:
         raise ValueError(
-            f"Input X contains NaN: {len(empty)} {kind} row(s) lack every view, row(s) "
+            f"Input X contains NaN: {len(empty)} {rows} lack every view, row(s) "
             f"{some(map(str, empty))}. Nothing is known about them; drop these rows."
         )
 

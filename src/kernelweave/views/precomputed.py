@@ -69,7 +69,8 @@ def validate_precomputed(
             for name, kernel in X.items():
                 if hasattr(kernel, "iloc"):
                     check_kernel_labels(kernel, f"The precomputed kernel {name!r}")
-        X, names, labelled = _stack(X, names, estimator, absent=allow_nan and not reset)
+        absent = allow_nan and not reset
+        X, names, labelled = stack_kernels(X, names, estimator, absent)
     elif reset and hasattr(X, "iloc"):
         check_kernel_labels(X, "The precomputed kernel")
     K = _real_floating(checked_array(X, estimator, allow_nd=True))
@@ -108,7 +109,7 @@ def validate_precomputed(
     return K, names
 
 
-def _stack(
+def stack_kernels(
     kernels: dict[str, Any], names: list[str] | None, estimator: Any, absent: bool
 ) -> tuple[Array, list[str], Any]:
     """A dict of kernels (m, n) as a stack (m, n, p), its names, and one of the kernels.

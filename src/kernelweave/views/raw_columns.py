@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from io import BytesIO
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -29,8 +30,8 @@ from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
-#: Days of a duration, and since 1970 of a date: their unit as numbers.
-DAY = np.timedelta64(1, "D") / np.timedelta64(1, "ns")
+#: Dates count days since the first of these; durations, days.
+EPOCH, DAY = np.datetime64(0, "D"), np.timedelta64(1, "D")
 
 
 class Column(NamedTuple):
@@ -79,7 +80,12 @@ class Columns:
     def __getstate__(self) -> dict[str, Any]:
         # What can be read again is not kept. A frame becomes arrays and lists, which
         # can be written to a file that runs no code.
-        table = _taken_apart(self.table) if hasattr(self.table, "iloc") else self.table
+        table = self.table
+        if hasattr(table, "iloc"):
+            table = _taken_apart(table)
+        elif hasattr(table, "get_column") and "Object" not in map(str, table.dtypes):
+            content = table.write_ipc(None).getvalue()
+            table = {"polars": np.frombuffer(content, dtype=np.uint8)}
         return {"table": table, "labels": self.labels, "dtype": self.dtype.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -181,18 +187,11 @@ def read_columns(X: Any, columns: list[int]) -> Columns:
 
 def _taken_apart(frame: Any) -> dict[str, Any]:
     """The columns of a pandas frame: one array of all numbers, and the others."""
-    kinds = [str(dtype) for dtype in frame.dtypes]
+    kinds = [_name_of(dtype) for dtype in frame.dtypes]
     plain = [_is_number(dtype) for dtype in frame.dtypes]
     numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
-    others = []
-    for j in np.flatnonzero(~np.asarray(plain, dtype=bool)).tolist():
-        column = frame.iloc[:, j]
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "bmM":
-            others.append(column.to_numpy())
-        else:
-            gaps = column.isna().tolist()
-            values = column.tolist()
-            others.append([None if g else v for g, v in zip(gaps, values, strict=True)])
+    where = np.flatnonzero(~np.asarray(plain, dtype=bool))
+    others = [_as_stored(frame.iloc[:, j]) for j in where.tolist()]
     return {
         "names": [str(name) for name in frame.columns],
         "kinds": kinds,
@@ -202,8 +201,55 @@ def _taken_apart(frame: Any) -> dict[str, Any]:
     }
 
 
+def _as_stored(column: Any) -> Any:
+    """A pandas column as an array, if it is boolean or holds times, or as a list."""
+    if column.dtype == bool:
+        return column.to_numpy()
+    times, gaps = _times(column), column.isna().to_numpy(dtype=bool)
+    if times is not None:
+        return times
+    values = column.tolist()
+    present = [v for v, gap in zip(values, gaps, strict=True) if not gap]
+    if column.dtype == object and present:
+        for kind in (date, timedelta):
+            if all(isinstance(value, kind) for value in present):
+                moments = np.array([_plain_moment(value) for value in present])
+                times = np.full(len(values), "NaT", dtype=moments.dtype)
+                times[~gaps] = moments
+                return times
+    return [None if gap else v for v, gap in zip(values, gaps, strict=True)]
+
+
+def _restored(values: Any, kind: str) -> Any:
+    """The pandas column of the type ``kind`` that was stored."""
+    import pandas as pd
+
+    if not isinstance(values, np.ndarray) or values.dtype.kind == "b":
+        return pd.Series(values, dtype=kind)
+    if kind == "object":
+        return pd.Series(values.astype(object), dtype=object)
+    zoned = "," in kind  # as in datetime64[us, Europe/Berlin]
+    times = pd.Series(values).dt.tz_localize("UTC") if zoned else pd.Series(values)
+    return times.astype(kind)
+
+
+def _name_of(dtype: Any) -> str:
+    """The name from which pandas makes a dtype again, or "object" if there is none."""
+    import pandas as pd
+
+    try:
+        pd.api.types.pandas_dtype(str(dtype))
+    except TypeError:  # those of pyarrow for dictionaries, lists and records
+        return "object"
+    return str(dtype)
+
+
 def _put_together(parts: dict[str, Any]) -> Any:
     """The frame that was taken apart."""
+    if "polars" in parts:
+        import polars as pl
+
+        return pl.read_ipc(BytesIO(parts["polars"].tobytes()))
     import pandas as pd
 
     plain = np.asarray(parts["plain"], dtype=bool)
@@ -213,7 +259,7 @@ def _put_together(parts: dict[str, Any]) -> Any:
     if not where:
         return frame
     others = {
-        names[j]: pd.Series(values, dtype=parts["kinds"][j])
+        names[j]: _restored(values, parts["kinds"][j])
         for j, values in zip(where, parts["others"], strict=True)
     }
     return pd.concat([frame, pd.DataFrame(others)], axis=1)[list(names)]
@@ -249,18 +295,26 @@ def _from_pandas(series: Any) -> Column:
         return Column("category", words_of(series.to_numpy(dtype=object), gaps), gaps)
     if types.is_bool_dtype(dtype):
         return Column("boolean", words_of(series.to_numpy(dtype=object), gaps), gaps)
-    if types.is_numeric_dtype(dtype):
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Column("number", values, gaps)
-    if isinstance(dtype, pd.PeriodDtype):
-        series = series.dt.to_timestamp()
-        dtype = series.dtype
-    if types.is_datetime64_any_dtype(dtype):
-        moments = pd.to_datetime(series, utc=True).dt.tz_localize(None)
-        return _timed("date", moments.to_numpy(dtype="datetime64[ns]"))
-    if types.is_timedelta64_dtype(dtype):
-        return _timed("duration", series.to_numpy(dtype="timedelta64[ns]"))
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        return _from_array(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    times = _times(series)
+    if times is not None:
+        return _from_array(times)
     return _from_objects(series.to_numpy(dtype=object), gaps)
+
+
+def _times(series: Any) -> np.ndarray | None:
+    """The dates, in UTC, or durations of a pandas column; None for other kinds."""
+    import pandas as pd
+
+    types = pd.api.types
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    if types.is_datetime64_any_dtype(series.dtype):
+        series = pd.to_datetime(series, utc=True).dt.tz_localize(None)
+    elif series.dtype.kind != "m":
+        return None
+    return series.to_numpy()
 
 
 def _from_polars(series: Any) -> Column:
@@ -283,8 +337,9 @@ def _from_array(values: np.ndarray) -> Column:
         numbers = values.astype(np.float64)
         return Column("number", numbers, np.isnan(numbers))
     if values.dtype.kind in "mM":
+        days = _days(values)
         kind = "date" if values.dtype.kind == "M" else "duration"
-        return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))
+        return Column(kind, days, np.isnan(days))
     values = values.astype(object)
     return _from_objects(values, np.array([is_gap(value) for value in values]))
 
@@ -296,20 +351,26 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
     return out
 
 
-def _timed(kind: str, moments: np.ndarray) -> Column:
-    """Times as days."""
-    gaps = np.isnat(moments)
-    values = moments.astype("int64").astype(np.float64) / DAY
-    return Column(kind, np.where(gaps, np.nan, values), gaps)
+def _days(times: Any) -> Any:
+    """Durations, or one of them, as days, and dates as days since 1970.
+
+    Each in its own unit: nanoseconds would leave out dates before 1677 or after 2262.
+    """
+    if times.dtype.kind == "M":
+        times = times - EPOCH
+    elif np.datetime_data(times.dtype)[0] in ("Y", "M"):  # of mean length
+        times = times.astype("m8[s]")
+    return times / DAY
 
 
-#: Types of objects, in the order in which they are tried: bool is a Real.
+#: Types of objects, in the order in which they are tried: for Python, booleans and
+#: NumPy's durations are numbers.
 OBJECTS: dict[str, tuple[type, ...]] = {
     "boolean": (bool, np.bool_),
+    "duration": (timedelta, np.timedelta64),
     "number": (Real, Decimal),
     "text": (str,),
     "date": (date, datetime, np.datetime64),
-    "duration": (timedelta, np.timedelta64),
 }
 
 
@@ -336,17 +397,16 @@ def _from_objects(values: np.ndarray, gaps: np.ndarray) -> Column:
         numbers = np.array([np.nan if g else float(v) for v, g in pairs])
         return Column(kind, numbers, gaps)
     if kind in MEASURED:
-        letter = "M" if kind == "date" else "m"
-        moments = np.full(len(values), "NaT", dtype=f"{letter}8[ns]")
-        moments[~gaps] = [_plain_moment(value) for value in values[~gaps]]
-        return _timed(kind, moments)
+        days = np.full(len(values), np.nan)
+        days[~gaps] = [_days(_plain_moment(value)) for value in values[~gaps]]
+        return Column(kind, days, gaps)
     return Column(f"objects such as {example!r:.40} ({kind})", values, gaps)
 
 
 def _plain_moment(value: Any) -> Any:
     zone = getattr(value, "utcoffset", lambda: None)()
     value = value.replace(tzinfo=None) - zone if zone is not None else value
-    if isinstance(value, timedelta):
+    if isinstance(value, OBJECTS["duration"]):
         return np.timedelta64(value)
     return np.datetime64(value)
 
@@ -372,7 +432,7 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
         if column.gaps.all():  # no value shows a kind, whatever the type of the column
             return np.full(len(column.gaps), np.nan)
         if column.kind != kind:
-            shown = next((v for v in column.values if v is not None), None)
+            shown = column.values[~column.gaps].tolist()[0]
             raise ValueError(
                 f"{where} held values of the kind {kind!r} in fit, but now "
                 f"{column.kind!r}, such as {shown!r:.40}. Convert the column."

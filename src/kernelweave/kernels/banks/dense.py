@@ -179,6 +179,11 @@ class KernelBank(ABC):
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
 
 
+def are_all(indices: np.ndarray, n: int) -> bool:
+    """Whether these are the indices of all n rows or kernels, in their order."""
+    return np.array_equal(indices, np.arange(n))
+
+
 def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
     if not len(kernels):
@@ -215,7 +220,7 @@ class _Part(KernelBank):
 
     def __init__(self, whole: Bank, kernels: np.ndarray, rows: np.ndarray) -> None:
         names = [whole.names[int(i)] for i in kernels]
-        every = len(rows) == whole.n_samples
+        every = are_all(rows, whole.n_samples)
         n_rows = whole.n_rows if every else None
         super().__init__(whole.like, len(kernels), len(rows), names, n_rows)
         self.standard = whole.standard
@@ -323,9 +328,9 @@ class DenseBank(KernelBank):
 
     def restrict(self, rows: np.ndarray) -> DenseBank:
         """The kernels on some of the rows, copied unless all rows are taken."""
-        n = len(rows)
-        if n == self.n_samples:
+        if are_all(rows, self.n_samples):
             return self
+        n = len(rows)
         bits = namespace(self.stack).finfo(self.stack.dtype).bits
         require_memory(
             self.n_kernels * n * n * bits // 8,

@@ -20,7 +20,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.banks.dense import KernelBank, are_all
 
 #: A weight this far below the largest adds nothing to a sum of doubles.
 NOTHING = 1e-18
@@ -134,7 +134,7 @@ class FeatureBank(KernelBank):
 
     def columns(self, kernels: np.ndarray) -> Array:
         """The features of some kernels side by side; not copied if all are taken."""
-        if len(kernels) == self.n_kernels:
+        if are_all(kernels, self.n_kernels):
             return self.features
         parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
         return namespace(self.features).concat(parts, axis=1)
@@ -147,7 +147,7 @@ class FeatureBank(KernelBank):
 
     def restrict(self, rows: np.ndarray) -> FeatureBank:
         """The kernels on some of the rows."""
-        if len(rows) == self.n_samples:
+        if are_all(rows, self.n_samples):
             return self
         return FeatureBank(take(self.features, rows), self.widths, self.names)
 

@@ -39,7 +39,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.banks.dense import KernelBank, are_all
 from kernelweave.kernels.base import KernelGroup, PairwiseRows
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
@@ -284,10 +284,9 @@ class OnTheFlyBank(KernelBank):
         part *= float(self.scales[i])
         shift = float(self._shifts[i])
         if shift:  # only where a kernel was indefinite by rounding
-            xp, n = namespace(tile), self.n_samples
-            index = xp.arange(n)
-            same = index[rows][:, None] == index[columns][None, :]
-            part += shift * from_numpy(to_numpy(same), tile)
+            index = np.arange(self.n_samples)
+            same = index[rows, None] == index[None, columns]
+            part += shift * from_numpy(same, tile)
         if self._roots is not None:
             roots = from_numpy(self._roots, tile)
             part *= roots[rows, None]
@@ -304,6 +303,7 @@ class OnTheFlyBank(KernelBank):
             groups += [replace(group, kernels=kept)] if kept else []
         part = self._with(groups, len(chosen), self.n_samples)
         part.names = [self.names[i] for i in chosen]
+        part.views = self.views and [self.views[i] for i in chosen]
         part._means = take(self._means, np.asarray(chosen))
         part._grand, part.scales = self._grand[chosen], self.scales[chosen]
         part._shifts = self._shifts[chosen]
@@ -311,7 +311,7 @@ class OnTheFlyBank(KernelBank):
 
     def restrict(self, rows: np.ndarray) -> OnTheFlyBank:
         """The kernels on some of the rows, with the centring of all of them."""
-        if len(rows) == self.n_samples:
+        if are_all(rows, self.n_samples):
             return self
         rows = np.asarray(rows)
         groups = [group.restrict(rows) for group in self.groups]

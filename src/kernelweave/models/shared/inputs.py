@@ -843,7 +843,7 @@ def _check_observed(model: Any, read: ReadViews) -> None:
     if model.missing != "error":
         data, names, views, _ = read
         check_every_view(data.observed, names, [view.joint for view in views])
-        check_some_view(data.observed, "training")
+        check_some_view(data.observed, "training row(s)")
 
 
 class ReadViews(NamedTuple):
@@ -1177,7 +1177,7 @@ def split_blocks(
         observed[:, v] = _check_columns(model, views[v], blocks[v])
     if len(raw) == width and model.missing == "error":  # no row may be all gaps
         entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
-        check_some_view(np.stack(entries, axis=1), "")
+        check_some_view(np.stack(entries, axis=1))
     for v in set(range(width)) - set(present):
         shape = n, (widths or [1] * width)[v]
         if views[v].raw:

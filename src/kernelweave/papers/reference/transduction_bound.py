@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ def transduction_bound(
     learned_kernel : bool, default=False
         Whether the kernel was learned from the labels.
     complexity : float, optional
-        C, if a value better than n (printed) or 2n (corrected) is known.
+        An estimate of C, for the bound ``simulated``.
 
     Returns
     -------
@@ -111,15 +110,16 @@ def transduction_bound(
     margins = _margins(decision, labels) / norm
     n = len(margins)
     cost = float(np.mean(np.clip(1.0 - margins / gamma, 0.0, 1.0)))
-    bounds = []
-    for constant, largest in ((2.0, n), (4.0, 2 * n)):
-        size = trace
-        if learned_kernel:
-            size *= largest if complexity is None else complexity
+
+    def bound(constant: float, largest: float) -> float:
+        size = trace * largest if learned_kernel else trace
         width = np.sqrt(size / n) / gamma
         confidence = np.sqrt(constant * np.log(1.0 / delta))
-        bounds.append(cost + float((4.0 + confidence + width) / np.sqrt(n)))
-    return TransductionBound(bounds[0], bounds[1], cost)
+        return cost + float((4.0 + confidence + width) / np.sqrt(n))
+
+    simulated = None if complexity is None else bound(4.0, complexity)
+    printed, corrected = bound(2.0, n), bound(4.0, 2 * n)
+    return TransductionBound(printed, corrected, cost, simulated, complexity)
 
 
 def learned_complexity(
@@ -216,8 +216,7 @@ def bound_of_model(
     decision = (kernel @ coef)[labelled]
     signs = np.where(labels[labelled] == model.classes_[1], 1.0, -1.0)
     complexity, _ = learned_complexity(stack, bool(model.signed), draws, random_state)
-    bound = functools.partial(
-        transduction_bound,
+    return transduction_bound(
         decision,
         signs,
         gamma,
@@ -225,9 +224,8 @@ def bound_of_model(
         delta=delta,
         norm=float(np.sqrt(coef @ kernel @ coef)),
         learned_kernel=True,
+        complexity=complexity,
     )
-    simulated = bound(complexity=complexity).corrected
-    return replace(bound(), simulated=simulated, complexity=complexity)
 
 
 def _margins(decision: Array, labels: Array) -> np.ndarray:
