@@ -145,6 +145,8 @@ def test_without_folds_there_is_no_score(data):
     model = MultipleKernelFDA(VIEWS, cv=None).fit(*data)
     assert not hasattr(model, "cv_score_")
     assert model.gaussians_.temperature == 1.0
+    model = KernelFDA(VIEWS).fit(data[0][[0, -1]], [0, 1])
+    assert "too few rows to learn two classes without" in model.kernel_map_.remarks[0]
 
 
 def test_classes_of_one_row_count_as_errors(rng):

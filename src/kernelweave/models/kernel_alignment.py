@@ -310,8 +310,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         target = StandardOutputs.of(outputs, row_weights).target
         if not np.any(target):
             raise ValueError(
-                f"y is constant over the {len(y)} sample(s): there is nothing to align "
-                "with"
+                f"y is constant, up to rounding, over the {len(y)} sample(s): there is "
+                "nothing to align with"
             )
         return target
 

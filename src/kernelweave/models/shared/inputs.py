@@ -646,11 +646,7 @@ def weights_of_portion(
             f"{owner}: class_weight={class_weight!r} needs the labels of all rows at "
             "once, but rows come in portions; give a dict from class to weight"
         )
-    for label, weight in class_weight.items():
-        if not (np.isfinite(weight) and weight > 0):
-            raise ValueError(
-                f"{owner}: class_weight[{label!r}] must be a number > 0; got {weight!r}"
-            )
+    _refuse_odd_class_weight(class_weight, owner)
     values, codes = np.unique(labels, return_inverse=True)
     found = [float(class_weight.get(label, 1.0)) for label in values.tolist()]
     return np.array(found)[codes.reshape(-1)]
@@ -709,6 +705,11 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
+    if not np.max(weights) <= MOST / len(weights):
+        raise ValueError(
+            f"{owner}: the weights of the rows may add up to more than float64 can "
+            "hold. Divide sample_weight, or class_weight, by a common number"
+        )
     return (
         None if len(keep) == n else keep,
         None if np.all(weights == 1.0) else weights,
@@ -721,36 +722,28 @@ def _class_weights(
     """The weight of the class of each row, (n,), for labels and sample weights (n,)."""
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, dict):
-        _refuse_odd_class_weight(class_weight, classes, owner)
+        _refuse_odd_class_weight(class_weight, owner)
+        known = classes.tolist()
+        if class_weight and not any(label in known for label in class_weight):
+            raise ValueError(
+                f"{owner}: class_weight has the classes "
+                f"{some(map(repr, class_weight))}, but y has {some(map(repr, known))}. "
+                "Use the labels of y as keys"
+            )
     found = compute_class_weight(
         class_weight, classes=classes, y=y, sample_weight=weights
     )
-    wrong = ~(np.isfinite(found) & (found > 0))
-    if np.any(wrong):
-        c = int(np.argmax(wrong))
-        raise ValueError(
-            f"{owner}: class_weight of class {classes.tolist()[c]!r} is {found[c]:g}; "
-            "it must be a finite number > 0"
-        )
     return np.asarray(found)[codes.reshape(-1)]
 
 
-def _refuse_odd_class_weight(
-    class_weight: dict[Any, Any], classes: np.ndarray, owner: str
-) -> None:
-    """Refuse weights that are no numbers, and those of other classes only."""
+def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:
+    """Refuse weights that are not finite numbers above zero."""
     for label, weight in class_weight.items():
-        if not isinstance(weight, Number):
+        if not positive().allows(weight):
             raise ValueError(
                 f"{owner}: class_weight of class {label!r} is {weight!r:.60}; it must "
                 "be a finite number > 0"
             )
-    known = classes.tolist()
-    if class_weight and not any(label in known for label in class_weight):
-        raise ValueError(
-            f"{owner}: class_weight has the classes {some(map(repr, class_weight))}, "
-            f"but y has {some(map(repr, known))}. Use the labels of y as keys"
-        )
 
 
 def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:

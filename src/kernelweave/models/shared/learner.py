@@ -1104,7 +1104,8 @@ def with_score(
     if classify:
         splits = [split for split in splits if len(np.unique(targets[split[0]])) > 1]
     if not splits:
-        why = "too few rows to learn without those of a fold"
+        what = "two classes" if classify else "anything"
+        why = f"too few rows to learn {what} without those of a fold"
         return replace(fitted, folds=NO_SCORE.format(why))
     folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
