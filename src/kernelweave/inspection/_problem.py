@@ -124,7 +124,7 @@ class WeightProblem:
         if self.strata is None:
             goal = design.scale(from_numpy(target, bank.like))
             return [Fisher(bank, goal, alpha, design)]
-        task = class_task(None, None, None, bank, own, design)
+        task = class_task(None, None, bank, own, design)
         return [model._criterion(task, alpha)]
 
     def solutions(

@@ -224,7 +224,7 @@ class KernelFDA(KernelDiscriminant):
         design = rows.levelled(design)
         priors = check_priors(self.priors, classes)
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, priors, measure, None)
+        fit = partial(self._discriminate, priors, measure)
         fitted = replace(fit(bank, codes, design), classes=classes)
         if self.cv is not None and not rows.see_targets:
             fitted = with_score(

@@ -32,7 +32,6 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
     one_of,
-    read_options,
 )
 from kernelweave.models.shared.learner import (
     Fitted,
@@ -44,7 +43,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
-from kernelweave.solvers.solve import Callback, fitting_methods
+from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
@@ -367,9 +366,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
-            options = read_options(LearnerOptions, self)
+            options = LearnerOptions.of(self, progress.iteration)
             priors = check_priors(self.priors, rows.classes)
-            return fit_class_moments(options, rows, progress.iteration, priors)
+            return fit_class_moments(options, rows, priors)
         classes, codes = encode_labels(rows.targets, type(self).__name__)
         priors = check_priors(self.priors, classes)
         measure = None if self.scoring is None else Measure(self.scoring, classes)
@@ -382,11 +381,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         priors: np.ndarray | None,
         measure: Measure | None,
         options: LearnerOptions,
-        callback: Callback | None,
         *rows: Any,
     ) -> Fitted:
         """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
-        pose = partial(self._pose, priors, measure, callback)
+        pose = partial(self._pose, priors, measure)
         return discriminate(*pose_and_choose(options, pose, *rows))
 
     def _pose(self, *given: Any) -> ClassTask:

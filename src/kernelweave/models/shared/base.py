@@ -57,7 +57,6 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
     one_of,
     positive,
-    read_options,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
@@ -90,7 +89,7 @@ from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
-from kernelweave.solvers.solve import Callback, Certificate, TraceRow
+from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import (
     in_portions,
     is_dask,
@@ -352,11 +351,12 @@ def learn_rows(
     measure: Measure | None,
     progress: Progress,
 ) -> Trained:
-    """``fit(options, callback, bank, targets, design)``, with its score on folds."""
-    options, bank, design = read_options(LearnerOptions, model), rows.bank, rows.design
-    fitted = fit(options, progress.iteration, bank, targets, design)
+    """``fit(options, bank, targets, design)``, with its score on folds."""
+    options = LearnerOptions.of(model, progress.iteration)
+    bank, design = rows.bank, rows.design
+    fitted = fit(options, bank, targets, design)
     if model.cv is not None and not rows.rows.see_targets:
-        anew: Fit = partial(fit, options.for_folds(fitted.choice), None)
+        anew: Fit = partial(fit, options.for_folds(fitted.choice))
         if model.interactions == "auto":
             anew = choosing_products(anew)
         fitted = with_score(
@@ -829,7 +829,6 @@ class ClassTask(Task):
 def class_task(
     priors: np.ndarray | None,
     measure: Measure | None,
-    callback: Callback | None,
     bank: Bank,
     codes: np.ndarray,
     design: RowDesign,
@@ -846,7 +845,6 @@ def class_task(
         target,
         design,
         score=score,
-        callback=callback,
         classes=classes,
         codes=codes,
         priors=priors,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -55,8 +55,6 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,6 @@ def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
 
 #: Why a learned identity needs kernels of trace n.
 IDENTITY = "weighs kernels against an identity of trace n"
-
-
-def read_options(kind: type[T], model: Any) -> T:
-    """The dataclass ``kind`` filled with the model's parameters, or its defaults."""
-    found = {f.name: getattr(model, f.name, f.default) for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**found)
 
 
 def require_targets(X: Any, y: Any, owner: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,7 +96,8 @@ class LearnerOptions:
     """Which weights to learn: parameters of ``MultipleKernelFDA``.
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
-    are those made on a sample of the rows, if one has left only some ``norms``.
+    are those made on a sample of the rows, if one has left only some ``norms``. The
+    ``callback`` is told of every iteration.
     """
 
     norm: float | str
@@ -105,9 +106,16 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
+    callback: Callback | None = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
     sampled: dict[float, Choice] | None = None
+
+    @classmethod
+    def of(cls, model: Any, callback: Callback) -> LearnerOptions:
+        """The parameters of a model, or their defaults where it has none."""
+        names = [one.name for one in fields(cls) if hasattr(model, one.name)]
+        return cls(**{name: getattr(model, name) for name in names}, callback=callback)
 
     def for_folds(self, whole: Choice) -> LearnerOptions:
         """Those for some of the rows, after the choice made on the ``whole``.
@@ -117,7 +125,7 @@ class LearnerOptions:
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=whole.candidates)
+        return replace(self, tol=tol, near=whole.candidates, callback=None)
 
 
 @dataclass(frozen=True)
@@ -234,8 +242,6 @@ class Task:
         Whether "loo" chooses one alpha for each column of the target.
     score : callable or None
         Replaces the mean square of residuals where alpha and norm are chosen.
-    callback : callable or None
-        Told of every iteration.
     """
 
     bank: Bank
@@ -245,7 +251,6 @@ class Task:
     learnable: bool = True
     per_target: bool = False
     score: Score | None = None
-    callback: Callback | None = None
 
 
 def best_scored_alpha(
@@ -359,7 +364,7 @@ def choose_weights(options: LearnerOptions, task: Task) -> Choice:
                 "objective='loo' takes neither weights nor groups of rows; use "
                 "objective='fisher'"
             )
-        return _direct_loo(options, bank, target, task.callback)
+        return _direct_loo(options, bank, target)
     first_alpha: Any = options.alpha
     if first_alpha == "loo" and task.learnable:
         first_alpha = "learn"
@@ -367,8 +372,7 @@ def choose_weights(options: LearnerOptions, task: Task) -> Choice:
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         first_alpha = LooPath(bank.combine(uniform), target, design).best_alpha()
     assert task.criterion is not None
-    given = RowJudge(task), task.criterion, task.callback, target
-    return search_norms(options, first_alpha, *given)
+    return search_norms(options, first_alpha, RowJudge(task), task.criterion, target)
 
 
 def search_norms(
@@ -376,7 +380,6 @@ def search_norms(
     first_alpha: float | str,
     judge: Judge,
     criterion: Callable[[Any], KernelCriterion],
-    callback: Callback | None,
     target: Array | None = None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
@@ -391,9 +394,7 @@ def search_norms(
     found: dict[float, Choice] = {}
     last: Solution | None = None
     for norm in reversed(norms):
-        choice, last = _solved(
-            options, norm, first_alpha, criterion, callback, last, target
-        )
+        choice, last = _solved(options, norm, first_alpha, criterion, last, target)
         if judged_later:
             given = None if options.alpha == "loo" else float(choice.alpha)
             start = AlphaStart(float(choice.alpha))
@@ -511,7 +512,6 @@ def _solved(
     norm: float,
     alpha: float | str,
     criterion: Callable[[Any], KernelCriterion],
-    callback: Callback | None,
     last: Solution | None,
     target: Array | None,
 ) -> tuple[Choice, Solution]:
@@ -528,7 +528,7 @@ def _solved(
         method=options.solver,
         **reachable(options.tol, problem.bank.like),
         max_iter=options.max_iter,
-        callback=callback,
+        callback=options.callback,
         start=start,
     )
     how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
@@ -568,10 +568,9 @@ def _start(
     return weight_set.scale((1.0 - SPREAD) * known + SPREAD * even)
 
 
-def _direct_loo(
-    options: LearnerOptions, bank: Bank, target: Array, callback: Callback | None
-) -> Choice:
-    result = learn(bank, target, max_iter=options.max_iter or 200, callback=callback)
+def _direct_loo(options: LearnerOptions, bank: Bank, target: Array) -> Choice:
+    limit = options.max_iter or 200
+    result = learn(bank, target, max_iter=limit, callback=options.callback)
     certificate = Certificate(
         value=result.value,
         lower_bound=float("nan"),

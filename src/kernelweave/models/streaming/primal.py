@@ -46,7 +46,6 @@ from kernelweave.models.shared.learner import (
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
-from kernelweave.solvers.solve import Callback
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -111,8 +110,6 @@ class MomentFit:
         Which weights to learn.
     rows : SummedRows
         The moments.
-    callback : callable
-        Called after each iteration.
     coding : ndarray of shape (t, k)
         The target of each class or output.
     factor : float, default=1.0
@@ -134,7 +131,6 @@ class MomentFit:
         self,
         options: LearnerOptions,
         rows: SummedRows,
-        callback: Callback,
         coding: np.ndarray,
         factor: float = 1.0,
         per_target: bool = False,
@@ -161,7 +157,6 @@ class MomentFit:
             "learn" if options.alpha == "loo" else options.alpha,
             self._judge,
             lambda alpha: PrimalFisher(problem, alpha, factor),
-            callback,
         )
         self._solve()
         mean, views = to_numpy(problem.mean) + offset, self.probe.views
@@ -235,10 +230,7 @@ class MomentFit:
 
 
 def fit_class_moments(
-    options: LearnerOptions,
-    rows: SummedRows,
-    callback: Callback,
-    priors: np.ndarray | None = None,
+    options: LearnerOptions, rows: SummedRows, priors: np.ndarray | None = None
 ) -> Trained:
     """Fit a discriminant to the moments of rows with classes."""
     classes, like = rows.classes, rows.intake.like
@@ -246,7 +238,7 @@ def fit_class_moments(
     coding, factor = class_coding(counts)[0], 1.0
     if len(classes) == 2:  # the criterion of Ye et al. (2007) has the target of Eq. 8
         factor = float(1.0 / counts[1] / coding[1, 0])
-    fit = MomentFit(options, rows, callback, coding, factor)
+    fit = MomentFit(options, rows, coding, factor)
     axes = to_numpy(principal_axes(fit.coef, fit.problem.target))
     coef = from_numpy(fit.feature_coef() @ axes, like)
     gaussians = _gaussians(fit, rows.moments, coef, coding @ axes, priors)
@@ -313,14 +305,12 @@ def _leverages(fit: MomentFit) -> np.ndarray:
     return np.sum(fit.project(coef) ** 2, axis=1)
 
 
-def fit_output_moments(
-    options: LearnerOptions, rows: SummedRows, callback: Callback
-) -> Trained:
+def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Trained:
     """Fit a ridge regression to the moments of rows with outputs."""
     recipe, like, n_targets = rows.recipe, rows.intake.like, rows.moments.n_targets
     gram = rows.moments.total()
     coding, deviation = output_coding(gram, n_targets)
-    fit = MomentFit(options, rows, callback, coding, per_target=True)
+    fit = MomentFit(options, rows, coding, per_target=True)
     unit = 1.0 if recipe.unit is None else recipe.unit
     coef = fit.feature_coef() * (deviation * unit)[None, :]
     mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total * unit
