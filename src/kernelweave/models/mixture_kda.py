@@ -29,7 +29,6 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
     encode_labels,
-    home_of,
     moved_rows,
     number,
     on_device,
@@ -239,8 +238,7 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        home = home_of(data)
-        data = on_device(self, data)
+        data, home = on_device(self, data)
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)

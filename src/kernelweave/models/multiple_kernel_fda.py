@@ -26,11 +26,10 @@ from kernelweave.models.shared.base import (
     class_task,
     discriminate,
     fit_method,
-    learn_rows,
+    learn_classes,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
-    encode_labels,
     one_of,
 )
 from kernelweave.models.shared.learner import (
@@ -369,12 +368,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             options = LearnerOptions.of(self, progress.iteration)
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, priors)
-        classes, codes = encode_labels(rows.targets, type(self).__name__)
-        priors = check_priors(self.priors, classes)
-        measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, priors, measure)
-        trained = learn_rows(self, rows, codes, fit, measure, progress)
-        return replace(trained, fitted=replace(trained.fitted, classes=classes))
+        return learn_classes(self, rows, self._discriminate, progress)
 
     def _discriminate(
         self,

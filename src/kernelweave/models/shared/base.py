@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
@@ -54,6 +54,8 @@ from kernelweave.models.shared.inputs import (
     Rule,
     boolean,
     check_parameters,
+    check_priors,
+    encode_labels,
     first_kernel,
     one_of,
     positive,
@@ -363,6 +365,18 @@ def learn_rows(
             fitted, bank, targets, design, model.cv, anew, progress.fold, measure
         )
     return rows.trained(fitted)
+
+
+def learn_classes(
+    model: Any, rows: KernelRows, fit: Callable[..., Fitted], progress: Progress
+) -> Trained:
+    """``fit(priors, measure, options, bank, codes, design)``, likewise."""
+    classes, codes = encode_labels(rows.targets, type(model).__name__)
+    priors = check_priors(model.priors, classes)
+    measure = None if model.scoring is None else Measure(model.scoring, classes)
+    own = partial(fit, priors, measure)
+    trained = learn_rows(model, rows, codes, own, measure, progress)
+    return replace(trained, fitted=replace(trained.fitted, classes=classes))
 
 
 #: Error of a function of new rows, in units of the rounding of one kernel value times

@@ -889,16 +889,12 @@ def device_array(like: Array, device: str | None) -> Array:
     )
 
 
-def on_device(model: Any, data: ObservedViews) -> ObservedViews:
-    """The rows where ``model`` computes its kernels."""
-    return moved_rows(data, device_array(home_of(data), model.device))
-
-
-def home_of(data: ObservedViews) -> Array:
-    """No rows, with the library, device and dtype of the kernels of these."""
+def on_device(model: Any, data: ObservedViews) -> tuple[ObservedViews, Array]:
+    """The rows where ``model`` computes its kernels; no rows, where these were."""
     listed = isinstance(data.blocks, list)
     first = host_like(data.blocks[0]) if listed else data.blocks
-    return detached(first[:0, ...])  # a view would keep all of X in memory
+    home = detached(first[:0, ...])  # a view would keep all of X in memory
+    return moved_rows(data, device_array(home, model.device)), home
 
 
 def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
@@ -954,8 +950,7 @@ def map_rows(
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    like = home_of(data)
-    data = on_device(model, data)
+    data, like = on_device(model, data)
     standard = Standard.of(model, least_squares=scale_rows)
     if views:
         source: Source = FeatureSource(
@@ -1151,10 +1146,15 @@ def split_blocks(
         dtype = np.float64
     if plain:
         chosen = [views[v] for v in plain], [positions[v] for v in plain]
-        data = _split_numbers(model, X, *chosen, dtype)
-        dtype = data.blocks[0].dtype
-        observed[:, plain] = data.observed
-        for v, block in zip(plain, data.blocks, strict=True):
+        found, observed[:, plain] = split_views(
+            X,
+            *chosen,
+            missing=model.missing != "error",
+            partial=[imputes(view.kernel) for view in chosen[0]],
+            dtype=dtype,
+        )
+        dtype = found[0].dtype
+        for v, block in zip(plain, found, strict=True):
             blocks[v] = block
     dtype = np.float32 if dtype is None else dtype
     for v, block in raw.items():
@@ -1170,16 +1170,6 @@ def split_blocks(
         else:
             blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
-
-
-def _split_numbers(
-    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any
-) -> ObservedViews:
-    """The blocks of views that are read as numbers."""
-    partial = [imputes(view.kernel) for view in views]
-    missing = model.missing != "error"
-    options = {"missing": missing, "partial": partial, "dtype": dtype}
-    return ObservedViews(*split_views(X, views, positions, **options))
 
 
 def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:

@@ -100,8 +100,8 @@ class LearnerOptions:
     ``callback`` is told of every iteration.
     """
 
-    norm: float | str
-    alpha: float | str
+    norm: float | str = "loo"
+    alpha: float | str = "loo"
     objective: str = "fisher"
     solver: str = "auto"
     tol: float = 1e-6
@@ -662,7 +662,7 @@ class KernelRows:
     bank: Any  # DenseBank or FeatureBank
     targets: np.ndarray  # (n,) or (n, n_outputs)
     rows: RowMap
-    report: FeatureReport
+    report: FeatureReport | None
     design: RowDesign
     scales: np.ndarray | None = None  # (p,), by which features were multiplied
 
@@ -997,11 +997,11 @@ def _class_measure(
     design: RowDesign,
 ) -> float:
     """The measure on the held-out rows of a fold; NaN if it needs a class they lack."""
-    truth, weights = codes[fold.test], design.weights
+    truth = codes[fold.test]
     scores = np.full((len(truth), k), -np.inf)
     scores[:, fold.fitted.classes] = log_joint
     try:
-        return measure(scores, truth, None if weights is None else weights[fold.test])
+        return measure(scores, truth, design.restrict(fold.test).weights)
     except ValueError:
         if len(np.unique(truth)) == k:
             raise
@@ -1055,19 +1055,15 @@ def score_outputs(
     for fold in folds:
         assert fold.fitted.intercept is not None
         predicted = to_numpy(fold.projected) + to_numpy(fold.fitted.intercept)[None, :]
+        truth = outputs[fold.test]
         if measure is not None:
-            factor = np.ones(outputs.shape[1])
-            wide = outputs[fold.test]
-            part = RowDesign(
-                len(wide), None if design.weights is None else design.weights[fold.test]
-            )
-            measured.append(measure.of_outputs(wide, factor, part, wide - predicted))
+            of_rows = design.restrict(fold.test).weights
+            measured.append(measure(predicted, truth, of_rows))
             continue
-        truth = outputs[fold.test] / unit
         w = design.each[fold.train]
         mean = np.average(outputs[fold.train] / unit, axis=0, weights=w)
-        wrong[fold.test] = (truth - predicted / unit) ** 2
-        spread[fold.test] = (truth - mean) ** 2
+        wrong[fold.test] = (truth / unit - predicted / unit) ** 2
+        spread[fold.test] = (truth / unit - mean) ** 2
         weights[fold.test] = design.each[fold.test]
     if measure is not None:
         return FoldScore(*_mean_over_folds(measured))
