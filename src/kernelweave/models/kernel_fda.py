@@ -239,6 +239,4 @@ class KernelFDA(KernelDiscriminant):
         alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
         if options.alpha != "loo":
             alpha, task = float(options.alpha), replace(task, score=None)
-        judged = RowJudge(task)(weights, alpha, start)
-        choice = Choice(weights, judged.alpha, 1, fit=judged.fit, missed=judged.missed)
-        return discriminate(task, choice)
+        return discriminate(task, RowJudge(task)(Choice(weights, 1.0, 1), alpha, start))

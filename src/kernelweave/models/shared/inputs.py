@@ -899,11 +899,9 @@ def on_device(model: Any, data: ObservedViews) -> tuple[ObservedViews, Array]:
 
 def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
     """The rows in the library and on the device of ``like``."""
-    if isinstance(data.blocks, list):
-        blocks: Any = [_moved(block, like) for block in data.blocks]
-    else:
-        blocks = at_home(data.blocks, like)
-    return ObservedViews(blocks, data.observed)
+    if not isinstance(data.blocks, list):
+        return replace(data, blocks=_moved(data.blocks, like))
+    return replace(data, blocks=[_moved(block, like) for block in data.blocks])
 
 
 def _moved(block: Any, like: Array) -> Any:

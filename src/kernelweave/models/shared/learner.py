@@ -144,10 +144,8 @@ class Choice:
         The proof, if an optimisation problem was solved.
     norm : float or None
         The norm of the weights.
-    error : float or None
-        Mean squared held-out error, if it was needed.
     errors : ndarray of shape (k,) or None
-        The error of each target, whose mean is ``error``.
+        Mean squared held-out error of each target, if it was needed.
     score : float or None
         The score on rows left out by which it was chosen, if not by the error.
     fit : KernelFit or None
@@ -169,7 +167,6 @@ class Choice:
     n_iter: int
     certificate: Certificate | None = None
     norm: float | None = None
-    error: float | None = None
     errors: np.ndarray | None = None
     score: float | None = None
     fit: KernelFit | None = None
@@ -179,23 +176,17 @@ class Choice:
     candidates: dict[float, Choice] = field(default_factory=dict)
     n_rows: int | None = None
 
+    @property
+    def error(self) -> float | None:
+        """The mean of the errors of all targets."""
+        return None if self.errors is None else float(np.mean(self.errors))
+
     def fit_on(self, bank: Bank, target: Array, design: RowDesign) -> KernelFit:
         """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
         alpha = float(self.alpha)  # alphas of each target come with their fit
         return fit_kernel(bank.combine(self.weights), target, alpha, design)
-
-
-class Judgement(NamedTuple):
-    """What rows left out say of weights, at the best alpha or a given one."""
-
-    alpha: float | np.ndarray  # one for all targets, or one for each (k,)
-    errors: np.ndarray  # (k,), mean squared errors of the targets
-    fit: KernelFit | None = None
-    score: float | None = None  # by the measure asked for
-    curvature: float = 0.0  # of the log error in log alpha, where it is known
-    missed: float = 0.0  # change of functions at alphas that rounding excludes
 
 
 class AlphaStart(NamedTuple):
@@ -206,9 +197,9 @@ class AlphaStart(NamedTuple):
     near: bool = False  # the minimum of similar rows is here
 
 
-#: ``judge(weights, alpha, start)``; None stands for the best alpha, which may be sought
-#: from ``start``.
-Judge = Callable[[np.ndarray, float | None, AlphaStart], Judgement]
+#: ``judge(choice, alpha, start)`` is the choice at this alpha, with the errors of rows
+#: left out; None stands for the best alpha, which may be sought from ``start``.
+Judge = Callable[[Choice, float | None, AlphaStart], Choice]
 #: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
 Score = Callable[[Array, int | None], float]
 
@@ -314,14 +305,14 @@ class RowJudge:
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
-        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
-    ) -> Judgement:
-        """Errors at a given alpha or, for None, at the best one."""
+        self, choice: Choice, alpha: float | None, start: AlphaStart
+    ) -> Choice:
+        """The choice with errors at a given alpha or, for None, at the best one."""
         if alpha is None and self.descends:
             with contextlib.suppress(FactorizationError):  # too small for the precision
-                return self._descend(weights, start)
+                return self._descend(choice, start)
         task, missed = self.task, 0.0
-        gram = task.bank.combine(weights)
+        gram = task.bank.combine(choice.weights)
         best: float | np.ndarray
         if alpha is not None:
             best, fit = alpha, fit_kernel(gram, task.target, alpha, task.design)
@@ -335,12 +326,13 @@ class RowJudge:
             missed = path.missed(best)
         score = None if task.score is None else task.score(fit.loo_residual, None)
         errors = task.design.mean_squares(fit.loo_residual)
-        return Judgement(best, errors, fit, score, missed=missed)
+        choice = replace(choice, alpha=best, fit=fit, missed=missed)
+        return replace(choice, errors=errors, score=score)
 
-    def _descend(self, weights: np.ndarray, start: AlphaStart) -> Judgement:
+    def _descend(self, choice: Choice, start: AlphaStart) -> Choice:
         task = self.task
-        path = LooDescent(task.bank.combine(weights), task.target, task.design)
-        size, rival = float(np.sum(weights)), np.inf
+        path = LooDescent(task.bank.combine(choice.weights), task.target, task.design)
+        size, rival = float(np.sum(choice.weights)), np.inf
         if self.best is not None:
             rival, level, curvature = self.best
             if not start.near:
@@ -349,10 +341,8 @@ class RowJudge:
         if found.error < rival:
             self.best = found.error, found.alpha / size, curvature
         errors = task.design.mean_squares(found.fit.loo_residual)
-        missed = path.missed(found)
-        return Judgement(
-            found.alpha, errors, found.fit, curvature=curvature, missed=missed
-        )
+        choice = replace(choice, alpha=found.alpha, fit=found.fit, errors=errors)
+        return replace(choice, curvature=curvature, missed=path.missed(found))
 
 
 def choose_weights(options: LearnerOptions, task: Task) -> Choice:
@@ -401,9 +391,7 @@ def search_norms(
             known = (options.near or {}).get(norm)
             if known is not None and np.ndim(known.alpha) == 0:
                 start = AlphaStart(float(known.alpha), known.curvature, near=True)
-            judged = judge(choice.weights, given, start)
-            error = float(np.mean(judged.errors))
-            choice = replace(choice, error=error, **judged._asdict())
+            choice = judge(choice, given, start)
         found[norm] = choice
     tried = [found[norm] for norm in norms]
     best = tried[0]
@@ -469,7 +457,8 @@ def race_norms(
         return options
     part, none = design.restrict(rows), np.array([], dtype=int)
     try:
-        kernels = _fold_kernels(bank, rows, none, design, part, None)
+        space = _room_for_rows(bank, len(rows))
+        kernels = _fold_kernels(bank, rows, none, design, part, space)
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
         found = choose_weights(loose, pose(kernels.bank, targets[rows], part))
     except MemoryRefusedError:
@@ -802,22 +791,15 @@ def learn_folds(
     report : callable
         Told the number of each fold, and how many there are.
     """
-    space = None
+    # new memory for every fold would cost a pass over it
+    space = _room_for_rows(bank, max(len(rows) for rows, _ in splits))
     for i, (train, test) in enumerate(splits, start=1):
         report(i, len(splits))
         part = design.restrict(train)
-        if space is None and not isinstance(bank, OnTheFlyBank):
-            # new memory for every fold would cost a pass over it
-            space = _room_for_rows(bank, max(len(rows) for rows, _ in splits))
         fold: Any = _fold_kernels(bank, train, test, design, part, space)
         fitted = fit(fold.bank, targets[train], part)
         projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
         yield Fold(train, test, fitted, projected)
-
-
-def again(bank: Bank) -> Standard:
-    """How the kernels of some of the rows of a bank are centred and scaled."""
-    return (bank.standard or STANDARD).again
 
 
 def _fold_kernels(
@@ -829,15 +811,21 @@ def _fold_kernels(
     space: Array | None,
 ) -> _FoldKernels | _FoldOnTheFly:
     """Kernels of the rows ``train``, as if there were no others, and of ``test``."""
+    standard, shares = (whole.standard or STANDARD).again, None
+    if part.weights is not None:
+        shares = from_numpy(part.weights / part.total, whole.like)
+    given = train, test, part, standard, shares
     if isinstance(whole, OnTheFlyBank):
-        return _FoldOnTheFly(whole, train, test, part)
-    room = _room_for_rows(whole, len(train)) if space is None else space
-    return _FoldKernels(whole, train, test, design, part, room)
+        return _FoldOnTheFly(whole, *given)
+    assert space is not None
+    return _FoldKernels(whole, *given, design, space)
 
 
-def _room_for_rows(whole: Bank, n: int) -> Array:
-    """Memory for the kernels of n rows, if there is enough."""
+def _room_for_rows(whole: Bank, n: int) -> Array | None:
+    """Memory for the kernels of n rows, if they take any and there is enough."""
     p, like = whole.n_kernels, whole.like
+    if isinstance(whole, OnTheFlyBank):
+        return None
     require_memory(
         p * n * n * namespace(like).finfo(like.dtype).bits // 8,
         f"{p} kernels of the {n} rows of a fold",
@@ -858,23 +846,22 @@ class _FoldKernels:
         whole: Bank,
         train: np.ndarray,
         test: np.ndarray,
-        design: RowDesign,
         part: RowDesign,
+        standard: Standard,
+        shares: Array | None,
+        design: RowDesign,
         space: Array,
     ) -> None:
         n, p, like = len(train), whole.n_kernels, whole.like
         self.whole, self.train, self.test, self.design = whole, train, test, design
         stack = namespace(like).reshape(space[: p * n * n], (p, n, n))
-        shares = None
-        if part.weights is not None:
-            shares = from_numpy(part.weights / part.total, like)
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         for i in range(p):
             slot = stack[len(self.active), :, :]
             take_square(whole.kernel(i), train, slot)
             self._unweight(slot, train, train)
-            centering = center_in_place(slot, shares=shares, standard=again(whole))
+            centering = center_in_place(slot, shares=shares, standard=standard)
             if shares is not None:
                 root = part.root(slot)
                 slot *= root
@@ -912,24 +899,16 @@ class _FoldOnTheFly:
         train: np.ndarray,
         test: np.ndarray,
         part: RowDesign,
+        standard: Standard,
+        shares: Array | None,
     ) -> None:
-        self.tiles, self.others = (
-            whole.tiles.restrict(train),
-            whole.tiles.restrict(test),
-        )
-        shares = None
-        if part.weights is not None:
-            shares = from_numpy(part.weights / part.total, whole.like)
+        self.tiles = whole.tiles.restrict(train)
+        self.others = whole.tiles.restrict(test)
         noise = [0.0] * whole.n_kernels
-        kept = again(whole)
-        self.centerings = [
-            found if kept.is_default else replace(found, scale=found.scale * factor)
-            for found, factor in zip(
-                center_tiles(self.tiles, noise, shares, kept),
-                whole.scales,
-                strict=True,
-            )
-        ]
+        self.centerings = list(center_tiles(self.tiles, noise, shares, standard))
+        if not standard.is_default:
+            pairs = zip(self.centerings, whole.scales, strict=True)
+            self.centerings = [replace(c, scale=c.scale * s) for c, s in pairs]
         self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
         own = [self.centerings[i] for i in self.active]
         self.bank = self.tiles.subset(self.active).centred(own, part.weights)

@@ -36,8 +36,8 @@ from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.inputs import RowMap, require_enough
 from kernelweave.models.shared.learner import (
     AlphaStart,
+    Choice,
     Fitted,
-    Judgement,
     KernelRows,
     LearnerOptions,
     Trained,
@@ -172,20 +172,19 @@ class MomentFit:
                 "change by as much, divided by alpha"
             )
 
-    def _judge(
-        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
-    ) -> Judgement:
+    def _judge(self, choice: Choice, alpha: float | None, start: AlphaStart) -> Choice:
         """Alpha, by default the best, with the errors of the targets from moments.
 
         The errors are those of cross-validation where there are folds, otherwise those
         of generalised cross-validation.
         """
-        problem, folds = self.problem, self.folds
+        problem, folds, weights = self.problem, self.folds, choice.weights
         plain = folds is None
         path = GcvPath(problem, weights) if plain else CvPath(problem, folds, weights)
         used = best_alpha(path, self.per_target) if alpha is None else alpha
         missed = path.missed(used) if alpha is None else 0.0
-        return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
+        errors = path.errors(np.atleast_2d(used))[0]
+        return replace(choice, alpha=used, errors=errors, missed=missed)
 
     def _solve(self) -> None:
         """Coefficients at the alpha of each column, and their precision."""
