@@ -1761,7 +1761,7 @@ add(
 add(
     "groups of other length",
     arguments(groups=np.arange(N - 1)),
-    "11 entries",
+    "the shape (11,)",
     "groups has",
     "one group per row",
     grouped,

@@ -595,12 +595,7 @@ def check_sample_weight(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
             "weights of classes set class_weight, where the estimator has it"
         ) from error
-    if values.ndim > 1:
-        raise ValueError(
-            f"{where} must be 1D array or scalar; got the shape {values.shape}. Pass "
-            "one number per row"
-        )
-    if values.ndim == 1 and len(values) != n:
+    if values.ndim and values.shape != (n,):
         raise ValueError(
             f"{where}.shape == {values.shape}, expected {(n,)}. Pass one number per row"
         )
@@ -744,16 +739,12 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
         return None
     groups = to_numpy(groups) if is_array(groups) else groups
     shape = np.shape(groups)
-    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+    if shape not in ((n,), (n, 1)):
         raise ValueError(
-            f"{owner}: groups has the shape {shape}. Pass one group per row"
+            f"{owner}: groups has the shape {shape}, but there are {n} rows. Pass one "
+            "group per row"
         )
     groups = column_or_1d(groups)
-    if len(groups) != n:
-        raise ValueError(
-            f"{owner}: groups has {len(groups)} entries, but there are {n} rows. Pass "
-            "one group per row"
-        )
     may_lack = groups.dtype.kind in ("f", "O")
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:

@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import (
-    Array,
-    as_float,
-    from_numpy,
-    is_numpy,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, from_numpy, is_numpy, namespace, to_numpy
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
@@ -343,9 +336,9 @@ class MarginClassifier(KernelClassifier):
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
         support = np.flatnonzero(np.any(coef != 0.0, axis=1))
         self.support_ = from_numpy(support, like, namespace(like).int64)
-        self.dual_coef_ = as_float(from_numpy(coef, like), like.dtype)
+        self.dual_coef_ = from_numpy(coef, like)
         intercept = np.concatenate([fit.intercept for fit in fits])
-        self.intercept_ = as_float(from_numpy(intercept, like), like.dtype)
+        self.intercept_ = from_numpy(intercept, like)
         margin = np.concatenate([fit.margin for fit in fits])
         self.margin_ = from_numpy(margin, like)
         prices = np.array([fit.C for fit in fits])
