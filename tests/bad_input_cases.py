@@ -1685,7 +1685,7 @@ add(
 add(
     "weights with two axes",
     arguments(sample_weight=np.ones((N, 2))),
-    "the shape (12, 2)",
+    "sample_weight.shape == (12, 2), expected (12,)",
     "{name}: sample_weight",
     "one number per row",
 )

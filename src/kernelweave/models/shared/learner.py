@@ -453,12 +453,14 @@ def race_norms(
     if not chooses or n < RACED_FROM or not isinstance(bank, kinds):
         return options
     rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
-    if np.all(targets[rows] == targets[rows[0]]):
-        return options
     part, none = design.restrict(rows), np.array([], dtype=int)
+    if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
+        return options
     try:
         space = _room_for_rows(bank, len(rows))
         kernels = _fold_kernels(bank, rows, none, design, part, space)
+        if not kernels.active:
+            return options
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
         found = choose_weights(loose, pose(kernels.bank, targets[rows], part))
     except MemoryRefusedError:
@@ -774,7 +776,8 @@ def learn_folds(
     as much. Only the parameters of the kernels, such as widths, which never see a
     label, are those of all rows; so is a scale other than trace n after centring.
     Searches start from what was found on all rows (:meth:`LearnerOptions.for_folds`),
-    which saves half of their steps.
+    which saves half of their steps. Folds whose rows have no kernel that varies are
+    left out.
 
     Parameters
     ----------
@@ -792,11 +795,13 @@ def learn_folds(
         Told the number of each fold, and how many there are.
     """
     # new memory for every fold would cost a pass over it
-    space = _room_for_rows(bank, max(len(rows) for rows, _ in splits))
+    space = _room_for_rows(bank, max((len(rows) for rows, _ in splits), default=0))
     for i, (train, test) in enumerate(splits, start=1):
         report(i, len(splits))
         part = design.restrict(train)
         fold: Any = _fold_kernels(bank, train, test, design, part, space)
+        if not fold.active:
+            continue
         fitted = fit(fold.bank, targets[train], part)
         projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
         yield Fold(train, test, fitted, projected)
@@ -910,8 +915,13 @@ class _FoldOnTheFly:
             pairs = zip(self.centerings, whole.scales, strict=True)
             self.centerings = [replace(c, scale=c.scale * s) for c, s in pairs]
         self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
+        self.weights = part.weights
+
+    @property
+    def bank(self) -> OnTheFlyBank:
+        """The kernels that vary over the rows ``train``, of which there must be one."""
         own = [self.centerings[i] for i in self.active]
-        self.bank = self.tiles.subset(self.active).centred(own, part.weights)
+        return self.tiles.subset(self.active).centred(own, self.weights)
 
     def cross(self, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
@@ -956,6 +966,8 @@ def score_classes(
         best = fitted.classes[np.argmax(log_joint, axis=1)]
         right[fold.test] = best == codes[fold.test]
         tested[fold.test] = True
+    if not np.any(tested):
+        return FoldScore(float("nan"), float("nan"))
     weights = design.each * tested
     score = float(np.average(right, weights=weights))
     error = _standard_error(right - score, weights, design)
@@ -1046,6 +1058,8 @@ def score_outputs(
         weights[fold.test] = design.each[fold.test]
     if measure is not None:
         return FoldScore(*_mean_over_folds(measured))
+    if not np.any(weights):
+        return FoldScore(float("nan"), float("nan"))
     total = np.average(spread, axis=0, weights=weights)
     varies = total > 0
     if not np.any(varies):
@@ -1074,13 +1088,14 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    splits = choose_splits(cv, targets, design, classify)
-    if classify:
-        splits = [split for split in splits if len(np.unique(targets[split[0]])) > 1]
-    if not splits:
-        what = "two classes" if classify else "anything"
-        why = f"too few rows to learn {what} without those of a fold"
-        return replace(fitted, folds=NO_SCORE.format(why))
+    several = [targets] if classify else []  # of which a fold needs two
+    if classify or fitted.choice.errors is not None:  # by leaving one out, once more
+        several.append(design.units)
+    splits = [
+        (train, test)
+        for train, test in choose_splits(cv, targets, design, classify)
+        if all(len(np.unique(values[train])) > 1 for values in several)
+    ]
     folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
         score = score_classes if classify else score_outputs
@@ -1090,7 +1105,10 @@ def with_score(
     if fitted.gaussians is not None:
         calibrated = replace(fitted.gaussians, temperature=found.temperature)
         fitted = replace(fitted, gaussians=calibrated)
-    if measure is not None and np.isnan(found.score):
+    if not np.isnan(found.score):
+        return replace(fitted, folds=found)
+    what = "two classes" if classify else "anything"
+    why = f"too few rows or groups to learn {what} without those of a fold"
+    if splits and measure is not None:
         why = f"{measure.scoring!r} is undefined on every fold"
-        return replace(fitted, folds=NO_SCORE.format(why))
-    return replace(fitted, folds=found)
+    return replace(fitted, folds=NO_SCORE.format(why))
