@@ -275,11 +275,12 @@ class _Folds:
         return self._right(values)
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Rows to learn from, rows held out, and problems with both signs."""
+        """Rows to learn from, rows held out, and problems with both signs, if any."""
         for train, test in self.splits:
             signs = self.signs[train]
             both = np.any(signs > 0, axis=0) & np.any(signs < 0, axis=0)
-            yield train, test, np.flatnonzero(both)
+            if np.any(both):
+                yield train, test, np.flatnonzero(both)
 
     def _right(self, values: np.ndarray) -> np.ndarray:
         """Whether decision values (n, c) predict the class of each row."""
