@@ -239,8 +239,7 @@ class MixtureKDA(KernelDiscriminant):
         progress = Progress(self, X, y)
         warn_twins(views, positions)
         data, home = on_device(self, data)
-        psd: Any = self.psd
-        maps = ViewMaps(views, data, names, psd, design, classes[codes])
+        maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(mixture, self._localise)
         share = projector.shares(data, self.projection == "posterior", own=True)

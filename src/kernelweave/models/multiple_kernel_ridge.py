@@ -251,7 +251,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         return self._fit_whole(X, y, sample_weight, groups)
 
     @available(lambda self: not is_precomputed(self.views) and not refused(self))
@@ -286,12 +286,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two rows have been seen.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, portions, moments)
-
-    def _check_parameters(self) -> None:
-        check_learner_parameters(self)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""

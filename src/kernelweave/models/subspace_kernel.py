@@ -261,7 +261,7 @@ callable, default="normalized"
         factor, classes = read_label_factor(
             targets, kind, self.label_kernel, owner, weights
         )
-        rows = map_rows(self, read, weights, keep, targets=targets)
+        rows = map_rows(self, read, targets, weights, keep)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

@@ -447,6 +447,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
+    _least_squares: bool = True  # whether weights of rows multiply squared errors
     kernel_map_: Any
     dual_coef_: Array
     intercept_: Array

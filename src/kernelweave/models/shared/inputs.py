@@ -912,10 +912,9 @@ def _moved(block: Any, like: Array) -> Any:
 def map_rows(
     model: Any,
     read: ReadViews,
-    row_weights: np.ndarray | None = None,
+    targets: np.ndarray,
+    row_weights: np.ndarray | None,
     keep: np.ndarray | None = None,
-    scale_rows: bool = True,
-    targets: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -925,14 +924,11 @@ def map_rows(
         The estimator.
     read : ReadViews
         Its rows.
-    row_weights, keep : ndarray of shape (m,), optional
-        From :func:`read_row_weights`.
-    scale_rows : bool, default=True
-        Whether the problem is one of least squares; see
-        :class:`~kernelweave.kernels.KernelMap`.
-    targets : ndarray of shape (m,) or (m, t), optional
+    targets : ndarray of shape (m,) or (m, t)
         Targets of the rows that count, for transformers that need them; masked where
         they are unknown.
+    row_weights, keep : ndarray of shape (m,) or None
+        From :func:`read_row_weights`.
     """
     if keep is not None:
         read = read.take(keep, type(model).__name__)
@@ -940,7 +936,7 @@ def map_rows(
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     data, like = on_device(model, data)
-    standard = Standard.of(model, least_squares=scale_rows)
+    standard = Standard.of(model, least_squares=model._least_squares)
     if views:
         source: Source = FeatureSource(
             views, data.blocks, observed, as_given(targets), standard.is_default
@@ -961,7 +957,7 @@ def map_rows(
             "features='on_the_fly' keeps none; use another value of features, or "
             "missing='error' with rows that have every view"
         )
-    given = row_weights, scale_rows
+    given = row_weights, model._least_squares
     if lacking:
         options = model.psd, model.missing, bool(model.signed)
         kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
@@ -985,11 +981,9 @@ def _learns_once(model: Any) -> bool:
     )
 
 
-def as_given(targets: np.ndarray | None) -> np.ndarray | None:
+def as_given(targets: np.ndarray) -> np.ndarray:
     """Targets as a transformer expects them: a single output is one-dimensional."""
-    if targets is None or targets.ndim == 1 or targets.shape[1] > 1:
-        return targets
-    return targets[:, 0]
+    return targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0]
 
 
 def _work_matrices(model: Any) -> float:
@@ -1044,31 +1038,18 @@ def read_weighted_views(
 
 
 def read_weighted_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any = None,
-    scale_rows: bool = True,
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
-    weights = design.weights
-    rows = map_rows(model, read, weights, scale_rows=scale_rows, targets=targets)
-    return rows, targets, design
+    return map_rows(model, read, targets, design.weights), targets, design
 
 
 def read_labelled_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any = None,
-    scale_rows: bool = True,
+    model: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
     """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
-    given = read_weighted_rows(model, X, y, sample_weight, groups, scale_rows)
-    rows, labels, design = given
+    rows, labels, design = read_weighted_rows(model, X, y, sample_weight)
     return rows, *encode_labels(labels, type(model).__name__), design
 
 
