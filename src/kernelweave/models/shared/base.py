@@ -693,10 +693,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             )
         missing = self.missing != "error"
         if is_precomputed(self.views):
-            trained = self.kernel_map_.seen
-            return read_kernels(self, X, reset=False, missing=missing, trained=trained)[
-                0
-            ]
+            lacking = {"missing": missing, "trained": self.kernel_map_.seen}
+            return read_kernels(self, X, reset=False, **lacking)[0]
         views, fitted = self._views, self._positions
         X, positions = validate_new(self, X, views, fitted, may_lack=missing)
         widths = [len(columns) for columns in fitted]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -962,8 +962,7 @@ def map_rows(
         options = model.psd, model.missing, bool(model.signed)
         kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
     else:
-        storage: Literal["auto", "fastest", "on_the_fly"]
-        storage = "fastest" if _learns_once(model) else "auto"
+        storage: Any = "fastest" if _learns_once(model) else "auto"
         storage = "on_the_fly" if on_the_fly else storage
         kernel_map = KernelMap(
             source, model.psd, *given, storage, _work_matrices(model), standard

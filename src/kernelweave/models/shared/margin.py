@@ -257,7 +257,7 @@ class _Folds:
                 matrix = own + np.diag(1.0 / (price * r)) if squared else own
                 bound = np.inf if squared else price * r
                 coef = train_machines(matrix, y, bound, CV_TOL, coef).coef()
-                b = best_intercepts(own @ coef, y, "l2" if squared else "l1", r)
+                b = best_intercepts(own @ coef, y, margin, r)
                 values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])
 
