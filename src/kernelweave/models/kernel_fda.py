@@ -221,7 +221,7 @@ class KernelFDA(KernelDiscriminant):
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        self._set_trained(learn_classes(self, kernels, self._discriminate, progress))
+        self._set_fitted(learn_classes(self, kernels, self._discriminate, progress))
         progress.end()
         return self
 

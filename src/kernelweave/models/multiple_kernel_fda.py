@@ -36,7 +36,6 @@ from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
     LearnerOptions,
-    Trained,
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
@@ -362,7 +361,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
             options = LearnerOptions.of(self, progress.iteration)
@@ -407,13 +406,13 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return BlockFisher(bank, design.scale(target), alpha, design)
         return Fisher(bank, design.scale(target), alpha, design)
 
-    def _set_trained(self, trained: Trained) -> None:
-        super()._set_trained(trained)
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
         self.candidates_ = {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             | ({} if found.score is None else {"score": found.score})
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
-            for norm, found in trained.fitted.choice.candidates.items()
+            for norm, found in fitted.choice.candidates.items()
         }
 
     def _check_parameters(self) -> None:

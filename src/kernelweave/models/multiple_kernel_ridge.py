@@ -37,7 +37,6 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
-    Trained,
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
@@ -290,7 +289,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
             options = LearnerOptions.of(self, progress.iteration)
@@ -340,8 +339,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             outputs=standard,
         )
 
-    def _set_trained(self, trained: Trained) -> None:
-        super()._set_trained(trained)
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
         _, fisher, setting = self.certificate_.problem.partition("Fisher, ")
         if fisher:
             problem = f"ridge regression, {setting}"

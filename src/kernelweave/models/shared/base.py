@@ -82,7 +82,6 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
-    Trained,
     with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
@@ -327,13 +326,13 @@ def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
 
 def train(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
-) -> Trained:
+) -> Fitted:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
     given = X, y, sample_weight, groups, progress
     rows = read_training(model, *given)
     if model.interactions != "auto" or not may_interact(rows):
-        trained: Trained = model._learn(rows, progress)
-        return trained
+        fitted: Fitted = model._learn(rows, progress)
+        return fitted
     params = model.get_params(deep=False)
     alone = type(model)(**{**params, "cv": None})._learn(rows, progress)
     del rows  # the kernels, before they are computed again
@@ -352,7 +351,7 @@ def learn_rows(
     fit: Callable[..., Fitted],
     measure: Measure | None,
     progress: Progress,
-) -> Trained:
+) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
     options = LearnerOptions.of(model, progress.iteration)
     bank, design = rows.bank, rows.design
@@ -369,14 +368,14 @@ def learn_rows(
 
 def learn_classes(
     model: Any, rows: KernelRows, fit: Callable[..., Fitted], progress: Progress
-) -> Trained:
+) -> Fitted:
     """``fit(priors, measure, options, bank, codes, design)``, likewise."""
     classes, codes = encode_labels(rows.targets, type(model).__name__)
     priors = check_priors(model.priors, classes)
     measure = None if model.scoring is None else Measure(model.scoring, classes)
     own = partial(fit, priors, measure)
-    trained = learn_rows(model, rows, codes, own, measure, progress)
-    return replace(trained, fitted=replace(trained.fitted, classes=classes))
+    fitted = learn_rows(model, rows, codes, own, measure, progress)
+    return replace(fitted, classes=classes)
 
 
 #: Error of a function of new rows, in units of the rounding of one kernel value times
@@ -453,7 +452,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
-    _learn: Callable[..., Trained]
+    _learn: Callable[..., Fitted]
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
 
@@ -552,15 +551,16 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if classes is not None:
             self.classes_ = classes
 
-    def _set_trained(self, trained: Trained) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         """Set the results of a fit, in place of an earlier one."""
-        fitted, choice = trained.fitted, trained.fitted.choice
-        self._set_weights(trained.rows, choice.weights, fitted.classes)
-        alpha, like = choice.alpha, trained.rows.like
+        choice, rows = fitted.choice, fitted.rows
+        assert rows is not None
+        self._set_weights(rows, choice.weights, fitted.classes)
+        alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
-        if trained.report is not None:  # a learner
-            self.features_, self.norm_ = trained.report, choice.norm
+        if fitted.report is not None:  # a learner
+            self.features_, self.norm_ = fitted.report, choice.norm
         if fitted.loo_errors is not None:
             self.loo_errors_ = from_numpy(fitted.loo_errors, like)
         for name in ("dual_coef", "feature_coef", "intercept"):
@@ -579,10 +579,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Learn from all rows.
 
-        Subclasses define ``_learn(rows, progress)``, which returns :class:`Trained`.
+        Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
         """
         progress = Progress(self, X, y)
-        self._set_trained(train(self, X, y, sample_weight, groups, progress))
+        self._set_fitted(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 
@@ -595,7 +595,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self._forget()
         if moments is not None:
             progress = Progress(self, X, y)
-            self._set_trained(self._learn(moments, progress))
+            self._set_fitted(self._learn(moments, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions

@@ -395,11 +395,9 @@ def search_norms(
         found[norm] = choice
     tried = [found[norm] for norm in norms]
     best = tried[0]
-    if compare and best.score is None:
-        best = min(tried, key=lambda choice: float(choice.error))  # type: ignore[arg-type]
-    elif compare:
-        scores = [float(choice.score) for choice in tried]  # type: ignore[arg-type]
-        best = tried[_first_by_score(scores, [choice.error for choice in tried])]  # type: ignore[misc]
+    if compare:
+        scores = [0.0 if one.score is None else one.score for one in tried]
+        best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
     return replace(best, candidates=dict(sorted(candidates.items())))
 
@@ -630,14 +628,7 @@ class Fitted:
     intercept: Array | None = None  # (n_outputs,), for a regression
     steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
     folds: FoldScore | str | None = None  # on held-out rows, or why there is none
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A fit, and how new rows are mapped to its kernels."""
-
-    fitted: Fitted
-    rows: RowMap
+    rows: RowMap | None = None  # how new rows are mapped to the kernels; not of a fold
     report: FeatureReport | None = None  # if the representation was chosen
 
 
@@ -657,14 +648,14 @@ class KernelRows:
     design: RowDesign
     scales: np.ndarray | None = None  # (p,), by which features were multiplied
 
-    def trained(self, fitted: Fitted) -> Trained:
+    def trained(self, fitted: Fitted) -> Fitted:
         """The result of a fit to these kernels."""
         if self.scales is not None:
             weights = fitted.choice.weights
             dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
             coef = feature_coef(self.bank, dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
-        return Trained(fitted, self.rows, self.report)
+        return replace(fitted, rows=self.rows, report=self.report)
 
 
 def feature_coef(

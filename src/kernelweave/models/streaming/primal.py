@@ -40,7 +40,6 @@ from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
     LearnerOptions,
-    Trained,
     best_alpha,
     feature_coef,
     search_norms,
@@ -222,15 +221,15 @@ class MomentFit:
         found = kernel_map.project(views, self.weights, coef)
         return to_numpy(found).astype(np.float64)
 
-    def trained(self, **found: Any) -> Trained:
+    def trained(self, **found: Any) -> Fitted:
         """The result: the choice, and what else has been ``found``."""
-        fitted = Fitted(self.choice, float(np.mean(self.errors)), **found)
-        return Trained(fitted, self.row_map, self.report)
+        found |= {"rows": self.row_map, "report": self.report}
+        return Fitted(self.choice, float(np.mean(self.errors)), **found)
 
 
 def fit_class_moments(
     options: LearnerOptions, rows: SummedRows, priors: np.ndarray | None = None
-) -> Trained:
+) -> Fitted:
     """Fit a discriminant to the moments of rows with classes."""
     classes, like = rows.classes, rows.intake.like
     counts = to_numpy(rows.moments.total()[0, 1 : 1 + len(classes)])  # or of weights
@@ -304,7 +303,7 @@ def _leverages(fit: MomentFit) -> np.ndarray:
     return np.sum(fit.project(coef) ** 2, axis=1)
 
 
-def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Trained:
+def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Fitted:
     """Fit a ridge regression to the moments of rows with outputs."""
     recipe, like, n_targets = rows.recipe, rows.intake.like, rows.moments.n_targets
     gram = rows.moments.total()
