@@ -881,7 +881,7 @@ def device_array(like: Array, device: str | None) -> Array:
 
 
 def on_device(model: Any, data: ObservedViews) -> tuple[ObservedViews, Array]:
-    """The rows where ``model`` computes its kernels; no rows, where these were."""
+    """The rows where ``model`` computes its kernels, and no rows where X is."""
     listed = isinstance(data.blocks, list)
     first = host_like(data.blocks[0]) if listed else data.blocks
     home = detached(first[:0, ...])  # a view would keep all of X in memory

@@ -1079,8 +1079,8 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    several = [targets] if classify else []  # of which a fold needs two
-    if classify or fitted.choice.errors is not None:  # by leaving one out, once more
+    several = [targets] if classify else []  # a fold needs two different ones of each
+    if classify or fitted.choice.errors is not None:  # one group after another left out
         several.append(design.units)
     splits = [
         (train, test)
