@@ -854,13 +854,7 @@ def class_task(
     if measure is not None:
         score = partial(measure.of_classes, target, codes, classes, design, priors)
     return ClassTask(
-        bank,
-        target,
-        design,
-        score=score,
-        classes=classes,
-        codes=codes,
-        priors=priors,
+        bank, target, design, score=score, classes=classes, codes=codes, priors=priors
     )
 
 

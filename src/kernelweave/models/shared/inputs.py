@@ -417,8 +417,6 @@ def read_some_labels(
 
 def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
     """Which labels (n,) are the marker, or that as text among strings and objects."""
-    if y.dtype.kind == "U":
-        return y == str(marker)
 
     def is_marker(label: Any) -> bool:
         if isinstance(label, str):
