@@ -148,6 +148,8 @@ class Measure:
         scores = held_out.log_joint(projected, codes, design, priors)
         known = held_out.several
         rows = known[codes]
+        if not np.any(rows):
+            return float("nan")
         weights = None if design.weights is None else design.weights[rows]
         return self(
             scores[np.ix_(rows, known)], classes[codes[rows]], weights, classes[known]
