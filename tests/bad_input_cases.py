@@ -1685,7 +1685,7 @@ add(
 add(
     "weights with two axes",
     arguments(sample_weight=np.ones((N, 2))),
-    "the shape (12, 2)",
+    "sample_weight.shape == (12, 2), expected (12,)",
     "{name}: sample_weight",
     "one number per row",
 )
@@ -1761,7 +1761,7 @@ add(
 add(
     "groups of other length",
     arguments(groups=np.arange(N - 1)),
-    "11 entries",
+    "the shape (11,)",
     "groups has",
     "one group per row",
     grouped,

@@ -145,6 +145,36 @@ def test_without_folds_there_is_no_score(data):
     model = MultipleKernelFDA(VIEWS, cv=None).fit(*data)
     assert not hasattr(model, "cv_score_")
     assert model.gaussians_.temperature == 1.0
+    model = KernelFDA(VIEWS).fit(data[0][[0, -1]], [0, 1])
+    assert (
+        "too few rows or groups to learn two classes without"
+        in model.kernel_map_.remarks[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelFDA(alpha=0.1),
+        MultipleKernelFDA(),
+        MultipleKernelFDA(features="on_the_fly"),
+        MultipleKernelRidge(norm=1, alpha=0.1),
+        MultipleKernelRidge(features="on_the_fly"),
+    ],
+)
+def test_folds_that_cannot_be_learned_from_are_left_out(model, rng):
+    """Without the last row no kernel varies; of two groups, none can be left out."""
+    X, y = np.zeros((10, 1)), np.arange(10) % 2
+    X[-1] = 1.0
+    model.set_params(views=[("a", [Linear(), RBF(1.0)], [0])])
+    assert np.isfinite(model.fit(X, y).cv_score_)
+    assert not hasattr(model.fit(X[-2:], y[-2:]), "cv_score_")  # each has one row
+    X = y[:, None] + 0.1 * rng.normal(size=(10, 1))
+    model.fit(X, y, groups=np.arange(10) // 5)
+    given = isinstance(model, MultipleKernelRidge) and model.norm == 1
+    assert hasattr(model, "cv_score_") == given
+    if not given:
+        assert "too few rows or groups to learn" in model.kernel_map_.remarks[0]
 
 
 def test_classes_of_one_row_count_as_errors(rng):

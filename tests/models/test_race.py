@@ -8,6 +8,7 @@ from scipy.special import log_softmax
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.fits.gaussians import best_sharpness
 from kernelweave.fits.ridge import KernelFit, RowDesign
+from kernelweave.models.shared import learner
 from kernelweave.models.shared.learner import (
     CLEARLY,
     NEGLIGIBLE,
@@ -52,6 +53,20 @@ def test_a_sample_keeps_groups_together(rng):
     assert not set(groups[rows]) & set(groups[others])
     assert 100 <= len(rows) < 100 + np.max(np.bincount(groups))
     assert len(_sample_rows(RowDesign(500), 100)) == 100
+
+
+def test_a_sample_without_variation_rules_out_nothing(rng, monkeypatch):
+    n, size = 40, 10
+    monkeypatch.setattr(learner, "RACED_FROM", n)
+    monkeypatch.setattr(learner, "RACED_AT_LEAST", size)
+    sample = _sample_rows(RowDesign(n), size)
+    X, y = np.zeros((n, 2)), np.arange(n) % 2
+    X[np.setdiff1d(np.arange(n), sample)] = rng.normal(size=(n - size, 2))
+    model = MultipleKernelFDA([("a", "linear", [0]), ("b", "linear", [1])], cv=None)
+    assert not any("n_rows" in one for one in model.fit(X, y).candidates_.values())
+    groups = np.arange(n) // 20  # the sample is one of them
+    model.fit(rng.normal(size=(n, 2)), y, groups=groups)
+    assert not any("n_rows" in one for one in model.candidates_.values())
 
 
 @pytest.mark.measured

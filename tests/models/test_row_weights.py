@@ -312,6 +312,14 @@ def test_chosen_C_is_best_on_folds(rng, margin):
     assert "C=" in model.certificate_.problem and model.certificate_.converged
 
 
+def test_folds_with_a_single_class_choose_nothing(rng):
+    """The only row of a class is held out in one of them."""
+    X, y = rng.normal(size=(12, 6)), np.repeat([0, 1], [11, 1])
+    for own in ({"class_weight": "balanced"}, {"C": 1.0, "norm": "cv"}):
+        model = MultipleKernelSVC(VIEWS, **own).fit(X, y)
+        assert model.certificate_.converged
+
+
 @pytest.mark.measured
 def test_few_positives_need_a_small_C(rng):
     """With 10 positives of 200 rows C=1 lets every one of them have its own way."""

@@ -262,6 +262,8 @@ def test_a_measure_that_is_undefined_on_every_fold_leaves_a_remark(data):
     model.fit(X[:16], y[:16])
     assert not hasattr(model, "cv_score_")
     assert any("undefined on every fold" in r for r in model.kernel_map_.remarks)
+    with pytest.raises(ValueError, match="undefined on the rows left out"):
+        KernelFDA(VIEWS, scoring="accuracy").fit(X[:2], [0, 1])  # one row of each class
 
 
 REFUSED = [

@@ -332,9 +332,13 @@ def test_what_portions_cannot_have_is_refused(data):
     balanced = MultipleKernelFDA(LINEAR, class_weight="balanced", cv=None)
     with pytest.raises(ValueError, match="give a dict from class to weight"):
         balanced.partial_fit(X, y)
-    nothing = MultipleKernelFDA(LINEAR, class_weight={0: 0.0}, cv=None)
-    with pytest.raises(ValueError, match=r"class_weight\[0\] must be a number > 0"):
-        nothing.partial_fit(X, y)
+    for weight in (0.0, "2", None):
+        odd = MultipleKernelFDA(LINEAR, class_weight={0: weight}, cv=None)
+        for fit in (odd.partial_fit, odd.fit):
+            with pytest.raises(ValueError, match=f"class 0 is {weight!r}; it must be"):
+                fit(X, y)
+    with pytest.raises(ValueError, match="may add up to more than float64 can hold"):
+        MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
 
 
 @pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])

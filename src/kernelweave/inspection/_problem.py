@@ -129,8 +129,8 @@ class WeightProblem:
         bank = _scaled(bank, design)
         if not self.of_classes:
             outputs = targets.reshape(len(rows), -1).astype(np.float64)
-            return [model._pose(None, None, bank, outputs, design).criterion(alpha)]
-        task = class_task(None, None, None, bank, targets, design)
+            return [model._pose(None, bank, outputs, design).criterion(alpha)]
+        task = class_task(None, None, bank, targets, design)
         return [model._criterion(task, alpha)]
 
     def solutions(

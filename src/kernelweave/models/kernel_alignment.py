@@ -173,6 +173,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     True
     """
 
+    _least_squares = False
     views: Any = None
     _: KW_ONLY
     method: Literal["joint", "independent"] = "joint"
@@ -246,9 +247,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             raise ValueError("method='independent' has no signed form; use 'joint'")
         read = read_views(self, X)
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
-        rows = map_rows(
-            self, read, row_weights, keep, scale_rows=False, targets=targets
-        )
+        rows = map_rows(self, read, targets, row_weights, keep)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
@@ -310,8 +309,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         target = StandardOutputs.of(outputs, row_weights).target
         if not np.any(target):
             raise ValueError(
-                f"y is constant over the {len(y)} sample(s): there is nothing to align "
-                "with"
+                f"y is constant, up to rounding, over the {len(y)} sample(s): there is "
+                "nothing to align with"
             )
         return target
 

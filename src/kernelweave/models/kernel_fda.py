@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,12 +15,12 @@ from kernelweave.models.shared.base import (
     class_task,
     discriminate,
     fit_method,
+    learn_classes,
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
-    check_priors,
     positive,
-    read_labelled_rows,
+    read_weighted_rows,
 )
 from kernelweave.models.shared.learner import (
     FOLDS,
@@ -29,9 +28,9 @@ from kernelweave.models.shared.learner import (
     AlphaStart,
     Choice,
     Fitted,
+    KernelRows,
+    LearnerOptions,
     RowJudge,
-    Trained,
-    with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 
@@ -217,31 +216,27 @@ class KernelFDA(KernelDiscriminant):
         check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
         if self.scoring is not None:
             check_scoring(self)
-        given = read_labelled_rows(self, X, y, sample_weight, groups)
-        rows, classes, codes, design = given
+        given = read_weighted_rows(self, X, y, sample_weight, groups)
+        rows, labels, design = given
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        design = rows.levelled(design)
-        priors = check_priors(self.priors, classes)
-        measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, priors, measure, None)
-        fitted = replace(fit(bank, codes, design), classes=classes)
-        if self.cv is not None and not rows.see_targets:
-            fitted = with_score(
-                fitted, bank, codes, design, self.cv, fit, progress.fold, measure
-            )
-        self._set_trained(Trained(fitted, rows))
+        kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
+        self._set_fitted(learn_classes(self, kernels, self._discriminate, progress))
         progress.end()
         return self
 
-    def _discriminate(self, *given: Any) -> Fitted:
-        """Uniform weights, and alpha for the task of :func:`class_task`."""
-        task = class_task(*given)
+    def _discriminate(
+        self,
+        priors: np.ndarray | None,
+        measure: Measure | None,
+        options: LearnerOptions,
+        *rows: Any,
+    ) -> Fitted:
+        """Uniform weights, and alpha for a bank, class codes (n,) and a design."""
+        task = class_task(priors, measure, *rows)
         p = task.bank.n_kernels
         weights = np.full(p, 1.0 / p)
         alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
-        if self.alpha != "loo":
-            alpha, task = float(self.alpha), replace(task, score=None)
-        judged = RowJudge(task)(weights, alpha, start)
-        choice = Choice(weights, judged.alpha, 1, fit=judged.fit, missed=judged.missed)
-        return discriminate(task, choice)
+        if options.alpha != "loo":
+            alpha, task = float(options.alpha), replace(task, score=None)
+        return discriminate(task, RowJudge(task)(Choice(weights, 1.0, 1), alpha, start))

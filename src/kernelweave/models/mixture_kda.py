@@ -29,7 +29,6 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
     encode_labels,
-    home_of,
     moved_rows,
     number,
     on_device,
@@ -239,10 +238,8 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        home = home_of(data)
-        data = on_device(self, data)
-        psd: Any = self.psd
-        maps = ViewMaps(views, data, names, psd, design, classes[codes])
+        data, home = on_device(self, data)
+        maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(mixture, self._localise)
         share = projector.shares(data, self.projection == "posterior", own=True)

@@ -26,25 +26,22 @@ from kernelweave.models.shared.base import (
     class_task,
     discriminate,
     fit_method,
-    learn_rows,
+    learn_classes,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
-    encode_labels,
     one_of,
-    read_options,
 )
 from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
     LearnerOptions,
-    Trained,
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
-from kernelweave.solvers.solve import Callback, fitting_methods
+from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
@@ -364,29 +361,23 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
-            options = read_options(LearnerOptions, self)
+            options = LearnerOptions.of(self, progress.iteration)
             priors = check_priors(self.priors, rows.classes)
-            return fit_class_moments(options, rows, progress.iteration, priors)
-        classes, codes = encode_labels(rows.targets, type(self).__name__)
-        priors = check_priors(self.priors, classes)
-        measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, priors, measure)
-        trained = learn_rows(self, rows, codes, fit, measure, progress)
-        return replace(trained, fitted=replace(trained.fitted, classes=classes))
+            return fit_class_moments(options, rows, priors)
+        return learn_classes(self, rows, self._discriminate, progress)
 
     def _discriminate(
         self,
         priors: np.ndarray | None,
         measure: Measure | None,
         options: LearnerOptions,
-        callback: Callback | None,
         *rows: Any,
     ) -> Fitted:
         """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
-        pose = partial(self._pose, priors, measure, callback)
+        pose = partial(self._pose, priors, measure)
         return discriminate(*pose_and_choose(options, pose, *rows))
 
     def _pose(self, *given: Any) -> ClassTask:
@@ -415,13 +406,13 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return BlockFisher(bank, design.scale(target), alpha, design)
         return Fisher(bank, design.scale(target), alpha, design)
 
-    def _set_trained(self, trained: Trained) -> None:
-        super()._set_trained(trained)
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
         self.candidates_ = {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             | ({} if found.score is None else {"score": found.score})
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
-            for norm, found in trained.fitted.choice.candidates.items()
+            for norm, found in fitted.choice.candidates.items()
         }
 
     def _check_parameters(self) -> None:

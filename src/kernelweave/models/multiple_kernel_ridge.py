@@ -32,19 +32,16 @@ from kernelweave.models.shared.base import (
     lazily,
     learn_rows,
 )
-from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
     LearnerOptions,
     Task,
-    Trained,
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
-from kernelweave.solvers.solve import Callback
 from kernelweave.views.columns import is_precomputed
 
 
@@ -253,7 +250,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         return self._fit_whole(X, y, sample_weight, groups)
 
     @available(lambda self: not is_precomputed(self.views) and not refused(self))
@@ -288,31 +285,24 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two rows have been seen.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, portions, moments)
 
-    def _check_parameters(self) -> None:
-        check_learner_parameters(self)
-
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
-            options = read_options(LearnerOptions, self)
-            return _of_ridge(fit_output_moments(options, rows, progress.iteration))
+            options = LearnerOptions.of(self, progress.iteration)
+            return fit_output_moments(options, rows)
         measure = None if self.scoring is None else Measure(self.scoring)
-        fit, outputs = partial(self._regress, measure), rows.targets
-        return _of_ridge(learn_rows(self, rows, outputs, fit, measure, progress))
+        fit = partial(self._regress, measure)
+        return learn_rows(self, rows, rows.targets, fit, measure, progress)
 
     def _regress(
-        self,
-        measure: Measure | None,
-        options: LearnerOptions,
-        callback: Callback | None,
-        *rows: Any,
+        self, measure: Measure | None, options: LearnerOptions, *rows: Any
     ) -> Fitted:
         """Weights, alpha and coefficients for a bank, outputs (n, t) and a design."""
-        pose = partial(self._pose, measure, callback)
+        pose = partial(self._pose, measure)
         task, choice = pose_and_choose(options, pose, *rows)
         fit = choice.fit_on(task.bank, task.target, task.design)
         errors = task.design.mean_squares(fit.loo_residual)
@@ -328,7 +318,6 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _pose(
         self,
         measure: Measure | None,
-        callback: Callback | None,
         bank: DenseBank,
         outputs: np.ndarray,
         design: RowDesign,
@@ -347,9 +336,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             learnable=self.scale is not None,
             per_target=True,
             score=score,
-            callback=callback,
             outputs=standard,
         )
+
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
+        _, fisher, setting = self.certificate_.problem.partition("Fisher, ")
+        if fisher:
+            problem = f"ridge regression, {setting}"
+            self.certificate_ = replace(self.certificate_, problem=problem)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:
@@ -397,16 +392,3 @@ class _OutputTask(Task):
     """The task of a regression, whose target has columns of mean zero, variance one."""
 
     outputs: StandardOutputs
-
-
-def _of_ridge(trained: Trained) -> Trained:
-    """The same fit, with a certificate that names the problem of this estimator."""
-    choice = trained.fitted.choice
-    if choice.certificate is None:
-        return trained
-    _, fisher, setting = choice.certificate.problem.partition("Fisher, ")
-    if not fisher:
-        return trained
-    named = replace(choice.certificate, problem=f"ridge regression, {setting}")
-    fitted = replace(trained.fitted, choice=replace(choice, certificate=named))
-    return replace(trained, fitted=fitted)

@@ -173,6 +173,7 @@ class MultipleKernelSVC(MarginClassifier):
     True
     """
 
+    _least_squares = False
     views: Any = None
     _: KW_ONLY
     margin: Literal["l1", "l2", "hard"] = "l1"
@@ -221,9 +222,7 @@ class MultipleKernelSVC(MarginClassifier):
             C=positive("auto", "learn", "cv"),
             norm=number("a number >= 1", lambda v: v >= 1, "auto", "cv"),
         )
-        rows, classes, codes, design = read_labelled_rows(
-            self, X, y, sample_weight, scale_rows=False
-        )
+        rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))

@@ -33,7 +33,6 @@ from kernelweave.models.shared.inputs import (
     one_of,
     read_label_factor,
     read_numbers_or_labels,
-    read_options,
     read_views,
     refuse_unscaled,
 )
@@ -262,7 +261,7 @@ callable, default="normalized"
         factor, classes = read_label_factor(
             targets, kind, self.label_kernel, owner, weights
         )
-        rows = map_rows(self, read, weights, keep, targets=targets)
+        rows = map_rows(self, read, targets, weights, keep)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
@@ -303,7 +302,7 @@ callable, default="normalized"
         self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
     ) -> tuple[Choice, float]:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
-        options = read_options(LearnerOptions, self)
+        options = LearnerOptions.of(self, progress.iteration)
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
         task = Task(
@@ -312,7 +311,6 @@ callable, default="normalized"
             design,
             partial(Fisher, bank, design.scale(target), design=design),  # of alpha
             learnable=self.scale is not None,
-            callback=progress.iteration,
         )
         choice = choose_weights(options, task)
         # A learned alpha may be zero: use the smallest that can be factored.

@@ -349,18 +349,13 @@ class SubspaceKernelSVC(
         if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
         gap = relative_gap(joint.point.upper, lower)
+        why = f"{found.status}: the problem is not convex in the weights, and"
+        if self.uncorrelated or not has_weights:
+            why = "the best of a local search: with fewer dimensions than machines"
+        apart = f"the relative gap of the bounds is {gap:.1e}"
+        status = f"{why} no optimum is certified; {apart}"
         if gap <= tol:
             status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-        elif self.uncorrelated or not has_weights:
-            status = (
-                "the best of a local search: with fewer dimensions than machines no "
-                f"optimum is certified; the relative gap of the bounds is {gap:.1e}"
-            )
-        else:
-            status = (
-                f"{found.status}: the problem is not convex in the weights, and no "
-                f"optimum is certified; the relative gap of the bounds is {gap:.1e}"
-            )
         return Certificate(
             value=joint.point.upper,
             lower_bound=lower,

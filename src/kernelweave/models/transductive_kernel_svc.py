@@ -145,6 +145,7 @@ class TransductiveKernelSVC(MarginClassifier):
     True
     """
 
+    _least_squares = False
     views: Any = None
     _: KW_ONLY
     margin: Literal["l1", "l2", "hard"] = "l1"
@@ -193,7 +194,7 @@ class TransductiveKernelSVC(MarginClassifier):
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
         used = slice(None) if keep is None else keep
         known = np.ma.array(classes[codes[used]], mask=codes[used] < 0)
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False, targets=known)
+        rows = map_rows(self, read, known, row_weights, keep)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

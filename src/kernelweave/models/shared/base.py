@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
@@ -54,10 +54,11 @@ from kernelweave.models.shared.inputs import (
     Rule,
     boolean,
     check_parameters,
+    check_priors,
+    encode_labels,
     first_kernel,
     one_of,
     positive,
-    read_options,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
@@ -81,7 +82,6 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
-    Trained,
     with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
@@ -90,7 +90,7 @@ from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
-from kernelweave.solvers.solve import Callback, Certificate, TraceRow
+from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import (
     in_portions,
     is_dask,
@@ -326,13 +326,13 @@ def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
 
 def train(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
-) -> Trained:
+) -> Fitted:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
     given = X, y, sample_weight, groups, progress
     rows = read_training(model, *given)
     if model.interactions != "auto" or not may_interact(rows):
-        trained: Trained = model._learn(rows, progress)
-        return trained
+        fitted: Fitted = model._learn(rows, progress)
+        return fitted
     params = model.get_params(deep=False)
     alone = type(model)(**{**params, "cv": None})._learn(rows, progress)
     del rows  # the kernels, before they are computed again
@@ -351,18 +351,31 @@ def learn_rows(
     fit: Callable[..., Fitted],
     measure: Measure | None,
     progress: Progress,
-) -> Trained:
-    """``fit(options, callback, bank, targets, design)``, with its score on folds."""
-    options, bank, design = read_options(LearnerOptions, model), rows.bank, rows.design
-    fitted = fit(options, progress.iteration, bank, targets, design)
+) -> Fitted:
+    """``fit(options, bank, targets, design)``, with its score on folds."""
+    options = LearnerOptions.of(model, progress.iteration)
+    bank, design = rows.bank, rows.design
+    fitted = fit(options, bank, targets, design)
     if model.cv is not None and not rows.rows.see_targets:
-        anew: Fit = partial(fit, options.for_folds(fitted.choice), None)
+        anew: Fit = partial(fit, options.for_folds(fitted.choice))
         if model.interactions == "auto":
             anew = choosing_products(anew)
         fitted = with_score(
             fitted, bank, targets, design, model.cv, anew, progress.fold, measure
         )
     return rows.trained(fitted)
+
+
+def learn_classes(
+    model: Any, rows: KernelRows, fit: Callable[..., Fitted], progress: Progress
+) -> Fitted:
+    """``fit(priors, measure, options, bank, codes, design)``, likewise."""
+    classes, codes = encode_labels(rows.targets, type(model).__name__)
+    priors = check_priors(model.priors, classes)
+    measure = None if model.scoring is None else Measure(model.scoring, classes)
+    own = partial(fit, priors, measure)
+    fitted = learn_rows(model, rows, codes, own, measure, progress)
+    return replace(fitted, classes=classes)
 
 
 #: Error of a function of new rows, in units of the rounding of one kernel value times
@@ -433,12 +446,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
+    _least_squares: bool = True  # whether weights of rows multiply squared errors
     kernel_map_: Any
     dual_coef_: Array
     intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
-    _learn: Callable[..., Trained]
+    _learn: Callable[..., Fitted]
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
 
@@ -537,15 +551,16 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if classes is not None:
             self.classes_ = classes
 
-    def _set_trained(self, trained: Trained) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         """Set the results of a fit, in place of an earlier one."""
-        fitted, choice = trained.fitted, trained.fitted.choice
-        self._set_weights(trained.rows, choice.weights, fitted.classes)
-        alpha, like = choice.alpha, trained.rows.like
+        choice, rows = fitted.choice, fitted.rows
+        assert rows is not None
+        self._set_weights(rows, choice.weights, fitted.classes)
+        alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
-        if trained.report is not None:  # a learner
-            self.features_, self.norm_ = trained.report, choice.norm
+        if fitted.report is not None:  # a learner
+            self.features_, self.norm_ = fitted.report, choice.norm
         if fitted.loo_errors is not None:
             self.loo_errors_ = from_numpy(fitted.loo_errors, like)
         for name in ("dual_coef", "feature_coef", "intercept"):
@@ -564,10 +579,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Learn from all rows.
 
-        Subclasses define ``_learn(rows, progress)``, which returns :class:`Trained`.
+        Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
         """
         progress = Progress(self, X, y)
-        self._set_trained(train(self, X, y, sample_weight, groups, progress))
+        self._set_fitted(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 
@@ -580,7 +595,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self._forget()
         if moments is not None:
             progress = Progress(self, X, y)
-            self._set_trained(self._learn(moments, progress))
+            self._set_fitted(self._learn(moments, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
@@ -678,10 +693,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             )
         missing = self.missing != "error"
         if is_precomputed(self.views):
-            trained = self.kernel_map_.seen
-            return read_kernels(self, X, reset=False, missing=missing, trained=trained)[
-                0
-            ]
+            lacking = {"missing": missing, "trained": self.kernel_map_.seen}
+            return read_kernels(self, X, reset=False, **lacking)[0]
         views, fitted = self._views, self._positions
         X, positions = validate_new(self, X, views, fitted, may_lack=missing)
         widths = [len(columns) for columns in fitted]
@@ -829,7 +842,6 @@ class ClassTask(Task):
 def class_task(
     priors: np.ndarray | None,
     measure: Measure | None,
-    callback: Callback | None,
     bank: Bank,
     codes: np.ndarray,
     design: RowDesign,
@@ -842,14 +854,7 @@ def class_task(
     if measure is not None:
         score = partial(measure.of_classes, target, codes, classes, design, priors)
     return ClassTask(
-        bank,
-        target,
-        design,
-        score=score,
-        callback=callback,
-        classes=classes,
-        codes=codes,
-        priors=priors,
+        bank, target, design, score=score, classes=classes, codes=codes, priors=priors
     )
 
 

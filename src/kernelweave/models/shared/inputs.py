@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -55,8 +55,6 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,6 @@ def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
 
 #: Why a learned identity needs kernels of trace n.
 IDENTITY = "weighs kernels against an identity of trace n"
-
-
-def read_options(kind: type[T], model: Any) -> T:
-    """The dataclass ``kind`` filled with the model's parameters, or its defaults."""
-    found = {f.name: getattr(model, f.name, f.default) for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**found)
 
 
 def require_targets(X: Any, y: Any, owner: str) -> Any:
@@ -425,8 +417,6 @@ def read_some_labels(
 
 def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
     """Which labels (n,) are the marker, or that as text among strings and objects."""
-    if y.dtype.kind == "U":
-        return y == str(marker)
 
     def is_marker(label: Any) -> bool:
         if isinstance(label, str):
@@ -603,12 +593,7 @@ def check_sample_weight(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
             "weights of classes set class_weight, where the estimator has it"
         ) from error
-    if values.ndim > 1:
-        raise ValueError(
-            f"{where} must be 1D array or scalar; got the shape {values.shape}. Pass "
-            "one number per row"
-        )
-    if values.ndim == 1 and len(values) != n:
+    if values.ndim and values.shape != (n,):
         raise ValueError(
             f"{where}.shape == {values.shape}, expected {(n,)}. Pass one number per row"
         )
@@ -646,11 +631,7 @@ def weights_of_portion(
             f"{owner}: class_weight={class_weight!r} needs the labels of all rows at "
             "once, but rows come in portions; give a dict from class to weight"
         )
-    for label, weight in class_weight.items():
-        if not (np.isfinite(weight) and weight > 0):
-            raise ValueError(
-                f"{owner}: class_weight[{label!r}] must be a number > 0; got {weight!r}"
-            )
+    _refuse_odd_class_weight(class_weight, owner)
     values, codes = np.unique(labels, return_inverse=True)
     found = [float(class_weight.get(label, 1.0)) for label in values.tolist()]
     return np.array(found)[codes.reshape(-1)]
@@ -709,6 +690,11 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
+    if not np.max(weights) <= MOST / len(weights):
+        raise ValueError(
+            f"{owner}: the weights of the rows may add up to more than float64 can "
+            "hold. Divide sample_weight, or class_weight, by a common number"
+        )
     return (
         None if len(keep) == n else keep,
         None if np.all(weights == 1.0) else weights,
@@ -721,36 +707,28 @@ def _class_weights(
     """The weight of the class of each row, (n,), for labels and sample weights (n,)."""
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, dict):
-        _refuse_odd_class_weight(class_weight, classes, owner)
+        _refuse_odd_class_weight(class_weight, owner)
+        known = classes.tolist()
+        if class_weight and not any(label in known for label in class_weight):
+            raise ValueError(
+                f"{owner}: class_weight has the classes "
+                f"{some(map(repr, class_weight))}, but y has {some(map(repr, known))}. "
+                "Use the labels of y as keys"
+            )
     found = compute_class_weight(
         class_weight, classes=classes, y=y, sample_weight=weights
     )
-    wrong = ~(np.isfinite(found) & (found > 0))
-    if np.any(wrong):
-        c = int(np.argmax(wrong))
-        raise ValueError(
-            f"{owner}: class_weight of class {classes.tolist()[c]!r} is {found[c]:g}; "
-            "it must be a finite number > 0"
-        )
     return np.asarray(found)[codes.reshape(-1)]
 
 
-def _refuse_odd_class_weight(
-    class_weight: dict[Any, Any], classes: np.ndarray, owner: str
-) -> None:
-    """Refuse weights that are no numbers, and those of other classes only."""
+def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:
+    """Refuse weights that are not finite numbers above zero."""
     for label, weight in class_weight.items():
-        if not isinstance(weight, Number):
+        if not positive().allows(weight):
             raise ValueError(
                 f"{owner}: class_weight of class {label!r} is {weight!r:.60}; it must "
                 "be a finite number > 0"
             )
-    known = classes.tolist()
-    if class_weight and not any(label in known for label in class_weight):
-        raise ValueError(
-            f"{owner}: class_weight has the classes {some(map(repr, class_weight))}, "
-            f"but y has {some(map(repr, known))}. Use the labels of y as keys"
-        )
 
 
 def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
@@ -759,16 +737,12 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
         return None
     groups = to_numpy(groups) if is_array(groups) else groups
     shape = np.shape(groups)
-    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+    if shape not in ((n,), (n, 1)):
         raise ValueError(
-            f"{owner}: groups has the shape {shape}. Pass one group per row"
+            f"{owner}: groups has the shape {shape}, but there are {n} rows. Pass one "
+            "group per row"
         )
     groups = column_or_1d(groups)
-    if len(groups) != n:
-        raise ValueError(
-            f"{owner}: groups has {len(groups)} entries, but there are {n} rows. Pass "
-            "one group per row"
-        )
     may_lack = groups.dtype.kind in ("f", "O")
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:
@@ -904,25 +878,19 @@ def device_array(like: Array, device: str | None) -> Array:
     )
 
 
-def on_device(model: Any, data: ObservedViews) -> ObservedViews:
-    """The rows where ``model`` computes its kernels."""
-    return moved_rows(data, device_array(home_of(data), model.device))
-
-
-def home_of(data: ObservedViews) -> Array:
-    """No rows, with the library, device and dtype of the kernels of these."""
+def on_device(model: Any, data: ObservedViews) -> tuple[ObservedViews, Array]:
+    """The rows where ``model`` computes its kernels, and no rows where X is."""
     listed = isinstance(data.blocks, list)
     first = host_like(data.blocks[0]) if listed else data.blocks
-    return detached(first[:0, ...])  # a view would keep all of X in memory
+    home = detached(first[:0, ...])  # a view would keep all of X in memory
+    return moved_rows(data, device_array(home, model.device)), home
 
 
 def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
     """The rows in the library and on the device of ``like``."""
-    if isinstance(data.blocks, list):
-        blocks: Any = [_moved(block, like) for block in data.blocks]
-    else:
-        blocks = at_home(data.blocks, like)
-    return ObservedViews(blocks, data.observed)
+    if not isinstance(data.blocks, list):
+        return replace(data, blocks=_moved(data.blocks, like))
+    return replace(data, blocks=[_moved(block, like) for block in data.blocks])
 
 
 def _moved(block: Any, like: Array) -> Any:
@@ -942,10 +910,9 @@ def _moved(block: Any, like: Array) -> Any:
 def map_rows(
     model: Any,
     read: ReadViews,
-    row_weights: np.ndarray | None = None,
+    targets: np.ndarray,
+    row_weights: np.ndarray | None,
     keep: np.ndarray | None = None,
-    scale_rows: bool = True,
-    targets: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -955,23 +922,19 @@ def map_rows(
         The estimator.
     read : ReadViews
         Its rows.
-    row_weights, keep : ndarray of shape (m,), optional
-        From :func:`read_row_weights`.
-    scale_rows : bool, default=True
-        Whether the problem is one of least squares; see
-        :class:`~kernelweave.kernels.KernelMap`.
-    targets : ndarray of shape (m,) or (m, t), optional
+    targets : ndarray of shape (m,) or (m, t)
         Targets of the rows that count, for transformers that need them; masked where
         they are unknown.
+    row_weights, keep : ndarray of shape (m,) or None
+        From :func:`read_row_weights`.
     """
     if keep is not None:
         read = read.take(keep, type(model).__name__)
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    like = home_of(data)
-    data = on_device(model, data)
-    standard = Standard.of(model, least_squares=scale_rows)
+    data, like = on_device(model, data)
+    standard = Standard.of(model, least_squares=model._least_squares)
     if views:
         source: Source = FeatureSource(
             views, data.blocks, observed, as_given(targets), standard.is_default
@@ -992,13 +955,12 @@ def map_rows(
             "features='on_the_fly' keeps none; use another value of features, or "
             "missing='error' with rows that have every view"
         )
-    given = row_weights, scale_rows
+    given = row_weights, model._least_squares
     if lacking:
         options = model.psd, model.missing, bool(model.signed)
         kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
     else:
-        storage: Literal["auto", "fastest", "on_the_fly"]
-        storage = "fastest" if _learns_once(model) else "auto"
+        storage: Any = "fastest" if _learns_once(model) else "auto"
         storage = "on_the_fly" if on_the_fly else storage
         kernel_map = KernelMap(
             source, model.psd, *given, storage, _work_matrices(model), standard
@@ -1016,11 +978,9 @@ def _learns_once(model: Any) -> bool:
     )
 
 
-def as_given(targets: np.ndarray | None) -> np.ndarray | None:
+def as_given(targets: np.ndarray) -> np.ndarray:
     """Targets as a transformer expects them: a single output is one-dimensional."""
-    if targets is None or targets.ndim == 1 or targets.shape[1] > 1:
-        return targets
-    return targets[:, 0]
+    return targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0]
 
 
 def _work_matrices(model: Any) -> float:
@@ -1075,31 +1035,18 @@ def read_weighted_views(
 
 
 def read_weighted_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any = None,
-    scale_rows: bool = True,
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
-    weights = design.weights
-    rows = map_rows(model, read, weights, scale_rows=scale_rows, targets=targets)
-    return rows, targets, design
+    return map_rows(model, read, targets, design.weights), targets, design
 
 
 def read_labelled_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any = None,
-    scale_rows: bool = True,
+    model: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
     """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
-    given = read_weighted_rows(model, X, y, sample_weight, groups, scale_rows)
-    rows, labels, design = given
+    rows, labels, design = read_weighted_rows(model, X, y, sample_weight)
     return rows, *encode_labels(labels, type(model).__name__), design
 
 
@@ -1166,10 +1113,15 @@ def split_blocks(
         dtype = np.float64
     if plain:
         chosen = [views[v] for v in plain], [positions[v] for v in plain]
-        data = _split_numbers(model, X, *chosen, dtype)
-        dtype = data.blocks[0].dtype
-        observed[:, plain] = data.observed
-        for v, block in zip(plain, data.blocks, strict=True):
+        found, observed[:, plain] = split_views(
+            X,
+            *chosen,
+            missing=model.missing != "error",
+            partial=[imputes(view.kernel) for view in chosen[0]],
+            dtype=dtype,
+        )
+        dtype = found[0].dtype
+        for v, block in zip(plain, found, strict=True):
             blocks[v] = block
     dtype = np.float32 if dtype is None else dtype
     for v, block in raw.items():
@@ -1185,16 +1137,6 @@ def split_blocks(
         else:
             blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
-
-
-def _split_numbers(
-    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any
-) -> ObservedViews:
-    """The blocks of views that are read as numbers."""
-    partial = [imputes(view.kernel) for view in views]
-    missing = model.missing != "error"
-    options = {"missing": missing, "partial": partial, "dtype": dtype}
-    return ObservedViews(*split_views(X, views, positions, **options))
 
 
 def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.interactions import BETWEEN
-from kernelweave.models.shared.learner import Fit, Fitted, KernelRows, Trained
+from kernelweave.models.shared.learner import Fit, Fitted, KernelRows
 from kernelweave.models.streaming.primal import SummedRows
 
 #: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
@@ -37,16 +37,15 @@ def _worthwhile(products: Fitted, alone: Fitted) -> bool:
     return products.loo_error < (1.0 - WORTHWHILE) * alone.loo_error
 
 
-def with_products_if_better(products: Trained, alone: Trained) -> Trained:
+def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
     """What was learned with the products of views, if they are worth it, or without."""
-    if _worthwhile(products.fitted, alone.fitted):
+    if _worthwhile(products, alone):
         return products
     # The folds have chosen between both, and so are those of either.
-    fitted, gaussians = alone.fitted, products.fitted.gaussians
-    if fitted.gaussians is not None and gaussians is not None:
-        own = replace(fitted.gaussians, temperature=gaussians.temperature)
-        fitted = replace(fitted, gaussians=own)
-    return replace(alone, fitted=replace(fitted, folds=products.fitted.folds))
+    own, gaussians = alone.gaussians, products.gaussians
+    if own is not None and gaussians is not None:
+        own = replace(own, temperature=gaussians.temperature)
+    return replace(alone, gaussians=own, folds=products.folds)
 
 
 def choosing_products(fit: Fit) -> Fit:

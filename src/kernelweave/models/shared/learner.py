@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,18 +96,26 @@ class LearnerOptions:
     """Which weights to learn: parameters of ``MultipleKernelFDA``.
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
-    are those made on a sample of the rows, if one has left only some ``norms``.
+    are those made on a sample of the rows, if one has left only some ``norms``. The
+    ``callback`` is told of every iteration.
     """
 
-    norm: float | str
-    alpha: float | str
+    norm: float | str = "loo"
+    alpha: float | str = "loo"
     objective: str = "fisher"
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
+    callback: Callback | None = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
     sampled: dict[float, Choice] | None = None
+
+    @classmethod
+    def of(cls, model: Any, callback: Callback) -> LearnerOptions:
+        """The parameters of a model, or their defaults where it has none."""
+        names = [one.name for one in fields(cls) if hasattr(model, one.name)]
+        return cls(**{name: getattr(model, name) for name in names}, callback=callback)
 
     def for_folds(self, whole: Choice) -> LearnerOptions:
         """Those for some of the rows, after the choice made on the ``whole``.
@@ -117,7 +125,7 @@ class LearnerOptions:
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=whole.candidates)
+        return replace(self, tol=tol, near=whole.candidates, callback=None)
 
 
 @dataclass(frozen=True)
@@ -136,10 +144,8 @@ class Choice:
         The proof, if an optimisation problem was solved.
     norm : float or None
         The norm of the weights.
-    error : float or None
-        Mean squared held-out error, if it was needed.
     errors : ndarray of shape (k,) or None
-        The error of each target, whose mean is ``error``.
+        Mean squared held-out error of each target, if it was needed.
     score : float or None
         The score on rows left out by which it was chosen, if not by the error.
     fit : KernelFit or None
@@ -161,7 +167,6 @@ class Choice:
     n_iter: int
     certificate: Certificate | None = None
     norm: float | None = None
-    error: float | None = None
     errors: np.ndarray | None = None
     score: float | None = None
     fit: KernelFit | None = None
@@ -171,23 +176,17 @@ class Choice:
     candidates: dict[float, Choice] = field(default_factory=dict)
     n_rows: int | None = None
 
+    @property
+    def error(self) -> float | None:
+        """The mean of the errors of all targets."""
+        return None if self.errors is None else float(np.mean(self.errors))
+
     def fit_on(self, bank: Bank, target: Array, design: RowDesign) -> KernelFit:
         """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
         alpha = float(self.alpha)  # alphas of each target come with their fit
         return fit_kernel(bank.combine(self.weights), target, alpha, design)
-
-
-class Judgement(NamedTuple):
-    """What rows left out say of weights, at the best alpha or a given one."""
-
-    alpha: float | np.ndarray  # one for all targets, or one for each (k,)
-    errors: np.ndarray  # (k,), mean squared errors of the targets
-    fit: KernelFit | None = None
-    score: float | None = None  # by the measure asked for
-    curvature: float = 0.0  # of the log error in log alpha, where it is known
-    missed: float = 0.0  # change of functions at alphas that rounding excludes
 
 
 class AlphaStart(NamedTuple):
@@ -198,9 +197,9 @@ class AlphaStart(NamedTuple):
     near: bool = False  # the minimum of similar rows is here
 
 
-#: ``judge(weights, alpha, start)``; None stands for the best alpha, which may be sought
-#: from ``start``.
-Judge = Callable[[np.ndarray, float | None, AlphaStart], Judgement]
+#: ``judge(choice, alpha, start)`` is the choice at this alpha, with the errors of rows
+#: left out; None stands for the best alpha, which may be sought from ``start``.
+Judge = Callable[[Choice, float | None, AlphaStart], Choice]
 #: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
 Score = Callable[[Array, int | None], float]
 
@@ -234,8 +233,6 @@ class Task:
         Whether "loo" chooses one alpha for each column of the target.
     score : callable or None
         Replaces the mean square of residuals where alpha and norm are chosen.
-    callback : callable or None
-        Told of every iteration.
     """
 
     bank: Bank
@@ -245,7 +242,6 @@ class Task:
     learnable: bool = True
     per_target: bool = False
     score: Score | None = None
-    callback: Callback | None = None
 
 
 def best_scored_alpha(
@@ -309,14 +305,14 @@ class RowJudge:
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
-        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
-    ) -> Judgement:
-        """Errors at a given alpha or, for None, at the best one."""
+        self, choice: Choice, alpha: float | None, start: AlphaStart
+    ) -> Choice:
+        """The choice with errors at a given alpha or, for None, at the best one."""
         if alpha is None and self.descends:
             with contextlib.suppress(FactorizationError):  # too small for the precision
-                return self._descend(weights, start)
+                return self._descend(choice, start)
         task, missed = self.task, 0.0
-        gram = task.bank.combine(weights)
+        gram = task.bank.combine(choice.weights)
         best: float | np.ndarray
         if alpha is not None:
             best, fit = alpha, fit_kernel(gram, task.target, alpha, task.design)
@@ -330,12 +326,13 @@ class RowJudge:
             missed = path.missed(best)
         score = None if task.score is None else task.score(fit.loo_residual, None)
         errors = task.design.mean_squares(fit.loo_residual)
-        return Judgement(best, errors, fit, score, missed=missed)
+        choice = replace(choice, alpha=best, fit=fit, missed=missed)
+        return replace(choice, errors=errors, score=score)
 
-    def _descend(self, weights: np.ndarray, start: AlphaStart) -> Judgement:
+    def _descend(self, choice: Choice, start: AlphaStart) -> Choice:
         task = self.task
-        path = LooDescent(task.bank.combine(weights), task.target, task.design)
-        size, rival = float(np.sum(weights)), np.inf
+        path = LooDescent(task.bank.combine(choice.weights), task.target, task.design)
+        size, rival = float(np.sum(choice.weights)), np.inf
         if self.best is not None:
             rival, level, curvature = self.best
             if not start.near:
@@ -344,10 +341,8 @@ class RowJudge:
         if found.error < rival:
             self.best = found.error, found.alpha / size, curvature
         errors = task.design.mean_squares(found.fit.loo_residual)
-        missed = path.missed(found)
-        return Judgement(
-            found.alpha, errors, found.fit, curvature=curvature, missed=missed
-        )
+        choice = replace(choice, alpha=found.alpha, fit=found.fit, errors=errors)
+        return replace(choice, curvature=curvature, missed=path.missed(found))
 
 
 def choose_weights(options: LearnerOptions, task: Task) -> Choice:
@@ -359,7 +354,7 @@ def choose_weights(options: LearnerOptions, task: Task) -> Choice:
                 "objective='loo' takes neither weights nor groups of rows; use "
                 "objective='fisher'"
             )
-        return _direct_loo(options, bank, target, task.callback)
+        return _direct_loo(options, bank, target)
     first_alpha: Any = options.alpha
     if first_alpha == "loo" and task.learnable:
         first_alpha = "learn"
@@ -367,8 +362,7 @@ def choose_weights(options: LearnerOptions, task: Task) -> Choice:
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         first_alpha = LooPath(bank.combine(uniform), target, design).best_alpha()
     assert task.criterion is not None
-    given = RowJudge(task), task.criterion, task.callback, target
-    return search_norms(options, first_alpha, *given)
+    return search_norms(options, first_alpha, RowJudge(task), task.criterion, target)
 
 
 def search_norms(
@@ -376,7 +370,6 @@ def search_norms(
     first_alpha: float | str,
     judge: Judge,
     criterion: Callable[[Any], KernelCriterion],
-    callback: Callback | None,
     target: Array | None = None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
@@ -391,26 +384,20 @@ def search_norms(
     found: dict[float, Choice] = {}
     last: Solution | None = None
     for norm in reversed(norms):
-        choice, last = _solved(
-            options, norm, first_alpha, criterion, callback, last, target
-        )
+        choice, last = _solved(options, norm, first_alpha, criterion, last, target)
         if judged_later:
             given = None if options.alpha == "loo" else float(choice.alpha)
             start = AlphaStart(float(choice.alpha))
             known = (options.near or {}).get(norm)
             if known is not None and np.ndim(known.alpha) == 0:
                 start = AlphaStart(float(known.alpha), known.curvature, near=True)
-            judged = judge(choice.weights, given, start)
-            error = float(np.mean(judged.errors))
-            choice = replace(choice, error=error, **judged._asdict())
+            choice = judge(choice, given, start)
         found[norm] = choice
     tried = [found[norm] for norm in norms]
     best = tried[0]
-    if compare and best.score is None:
-        best = min(tried, key=lambda choice: float(choice.error))  # type: ignore[arg-type]
-    elif compare:
-        scores = [float(choice.score) for choice in tried]  # type: ignore[arg-type]
-        best = tried[_first_by_score(scores, [choice.error for choice in tried])]  # type: ignore[misc]
+    if compare:
+        scores = [0.0 if one.score is None else one.score for one in tried]
+        best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
     return replace(best, candidates=dict(sorted(candidates.items())))
 
@@ -464,11 +451,14 @@ def race_norms(
     if not chooses or n < RACED_FROM or not isinstance(bank, kinds):
         return options
     rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
-    if np.all(targets[rows] == targets[rows[0]]):
-        return options
     part, none = design.restrict(rows), np.array([], dtype=int)
+    if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
+        return options
     try:
-        kernels = _fold_kernels(bank, rows, none, design, part, None)
+        space = _room_for_rows(bank, len(rows))
+        kernels = _fold_kernels(bank, rows, none, design, part, space)
+        if not kernels.active:
+            return options
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
         found = choose_weights(loose, pose(kernels.bank, targets[rows], part))
     except MemoryRefusedError:
@@ -511,7 +501,6 @@ def _solved(
     norm: float,
     alpha: float | str,
     criterion: Callable[[Any], KernelCriterion],
-    callback: Callback | None,
     last: Solution | None,
     target: Array | None,
 ) -> tuple[Choice, Solution]:
@@ -528,7 +517,7 @@ def _solved(
         method=options.solver,
         **reachable(options.tol, problem.bank.like),
         max_iter=options.max_iter,
-        callback=callback,
+        callback=options.callback,
         start=start,
     )
     how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
@@ -568,10 +557,9 @@ def _start(
     return weight_set.scale((1.0 - SPREAD) * known + SPREAD * even)
 
 
-def _direct_loo(
-    options: LearnerOptions, bank: Bank, target: Array, callback: Callback | None
-) -> Choice:
-    result = learn(bank, target, max_iter=options.max_iter or 200, callback=callback)
+def _direct_loo(options: LearnerOptions, bank: Bank, target: Array) -> Choice:
+    limit = options.max_iter or 200
+    result = learn(bank, target, max_iter=limit, callback=options.callback)
     certificate = Certificate(
         value=result.value,
         lower_bound=float("nan"),
@@ -640,14 +628,7 @@ class Fitted:
     intercept: Array | None = None  # (n_outputs,), for a regression
     steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
     folds: FoldScore | str | None = None  # on held-out rows, or why there is none
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A fit, and how new rows are mapped to its kernels."""
-
-    fitted: Fitted
-    rows: RowMap
+    rows: RowMap | None = None  # how new rows are mapped to the kernels; not of a fold
     report: FeatureReport | None = None  # if the representation was chosen
 
 
@@ -663,18 +644,18 @@ class KernelRows:
     bank: Any  # DenseBank or FeatureBank
     targets: np.ndarray  # (n,) or (n, n_outputs)
     rows: RowMap
-    report: FeatureReport
+    report: FeatureReport | None
     design: RowDesign
     scales: np.ndarray | None = None  # (p,), by which features were multiplied
 
-    def trained(self, fitted: Fitted) -> Trained:
+    def trained(self, fitted: Fitted) -> Fitted:
         """The result of a fit to these kernels."""
         if self.scales is not None:
             weights = fitted.choice.weights
             dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
             coef = feature_coef(self.bank, dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
-        return Trained(fitted, self.rows, self.report)
+        return replace(fitted, rows=self.rows, report=self.report)
 
 
 def feature_coef(
@@ -786,7 +767,8 @@ def learn_folds(
     as much. Only the parameters of the kernels, such as widths, which never see a
     label, are those of all rows; so is a scale other than trace n after centring.
     Searches start from what was found on all rows (:meth:`LearnerOptions.for_folds`),
-    which saves half of their steps.
+    which saves half of their steps. Folds whose rows have no kernel that varies are
+    left out.
 
     Parameters
     ----------
@@ -803,22 +785,17 @@ def learn_folds(
     report : callable
         Told the number of each fold, and how many there are.
     """
-    space = None
+    # new memory for every fold would cost a pass over it
+    space = _room_for_rows(bank, max((len(rows) for rows, _ in splits), default=0))
     for i, (train, test) in enumerate(splits, start=1):
         report(i, len(splits))
         part = design.restrict(train)
-        if space is None and not isinstance(bank, OnTheFlyBank):
-            # new memory for every fold would cost a pass over it
-            space = _room_for_rows(bank, max(len(rows) for rows, _ in splits))
         fold: Any = _fold_kernels(bank, train, test, design, part, space)
+        if not fold.active:
+            continue
         fitted = fit(fold.bank, targets[train], part)
         projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
         yield Fold(train, test, fitted, projected)
-
-
-def again(bank: Bank) -> Standard:
-    """How the kernels of some of the rows of a bank are centred and scaled."""
-    return (bank.standard or STANDARD).again
 
 
 def _fold_kernels(
@@ -830,15 +807,21 @@ def _fold_kernels(
     space: Array | None,
 ) -> _FoldKernels | _FoldOnTheFly:
     """Kernels of the rows ``train``, as if there were no others, and of ``test``."""
+    standard, shares = (whole.standard or STANDARD).again, None
+    if part.weights is not None:
+        shares = from_numpy(part.weights / part.total, whole.like)
+    given = train, test, part, standard, shares
     if isinstance(whole, OnTheFlyBank):
-        return _FoldOnTheFly(whole, train, test, part)
-    room = _room_for_rows(whole, len(train)) if space is None else space
-    return _FoldKernels(whole, train, test, design, part, room)
+        return _FoldOnTheFly(whole, *given)
+    assert space is not None
+    return _FoldKernels(whole, *given, design, space)
 
 
-def _room_for_rows(whole: Bank, n: int) -> Array:
-    """Memory for the kernels of n rows, if there is enough."""
+def _room_for_rows(whole: Bank, n: int) -> Array | None:
+    """Memory for the kernels of n rows, if they take any and there is enough."""
     p, like = whole.n_kernels, whole.like
+    if isinstance(whole, OnTheFlyBank):
+        return None
     require_memory(
         p * n * n * namespace(like).finfo(like.dtype).bits // 8,
         f"{p} kernels of the {n} rows of a fold",
@@ -859,23 +842,22 @@ class _FoldKernels:
         whole: Bank,
         train: np.ndarray,
         test: np.ndarray,
-        design: RowDesign,
         part: RowDesign,
+        standard: Standard,
+        shares: Array | None,
+        design: RowDesign,
         space: Array,
     ) -> None:
         n, p, like = len(train), whole.n_kernels, whole.like
         self.whole, self.train, self.test, self.design = whole, train, test, design
         stack = namespace(like).reshape(space[: p * n * n], (p, n, n))
-        shares = None
-        if part.weights is not None:
-            shares = from_numpy(part.weights / part.total, like)
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         for i in range(p):
             slot = stack[len(self.active), :, :]
             take_square(whole.kernel(i), train, slot)
             self._unweight(slot, train, train)
-            centering = center_in_place(slot, shares=shares, standard=again(whole))
+            centering = center_in_place(slot, shares=shares, standard=standard)
             if shares is not None:
                 root = part.root(slot)
                 slot *= root
@@ -913,27 +895,24 @@ class _FoldOnTheFly:
         train: np.ndarray,
         test: np.ndarray,
         part: RowDesign,
+        standard: Standard,
+        shares: Array | None,
     ) -> None:
-        self.tiles, self.others = (
-            whole.tiles.restrict(train),
-            whole.tiles.restrict(test),
-        )
-        shares = None
-        if part.weights is not None:
-            shares = from_numpy(part.weights / part.total, whole.like)
+        self.tiles = whole.tiles.restrict(train)
+        self.others = whole.tiles.restrict(test)
         noise = [0.0] * whole.n_kernels
-        kept = again(whole)
-        self.centerings = [
-            found if kept.is_default else replace(found, scale=found.scale * factor)
-            for found, factor in zip(
-                center_tiles(self.tiles, noise, shares, kept),
-                whole.scales,
-                strict=True,
-            )
-        ]
+        self.centerings = list(center_tiles(self.tiles, noise, shares, standard))
+        if not standard.is_default:
+            pairs = zip(self.centerings, whole.scales, strict=True)
+            self.centerings = [replace(c, scale=c.scale * s) for c, s in pairs]
         self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
+        self.weights = part.weights
+
+    @property
+    def bank(self) -> OnTheFlyBank:
+        """The kernels that vary over the rows ``train``, of which there must be one."""
         own = [self.centerings[i] for i in self.active]
-        self.bank = self.tiles.subset(self.active).centred(own, part.weights)
+        return self.tiles.subset(self.active).centred(own, self.weights)
 
     def cross(self, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
@@ -978,6 +957,8 @@ def score_classes(
         best = fitted.classes[np.argmax(log_joint, axis=1)]
         right[fold.test] = best == codes[fold.test]
         tested[fold.test] = True
+    if not np.any(tested):
+        return FoldScore(float("nan"), float("nan"))
     weights = design.each * tested
     score = float(np.average(right, weights=weights))
     error = _standard_error(right - score, weights, design)
@@ -998,11 +979,11 @@ def _class_measure(
     design: RowDesign,
 ) -> float:
     """The measure on the held-out rows of a fold; NaN if it needs a class they lack."""
-    truth, weights = codes[fold.test], design.weights
+    truth = codes[fold.test]
     scores = np.full((len(truth), k), -np.inf)
     scores[:, fold.fitted.classes] = log_joint
     try:
-        return measure(scores, truth, None if weights is None else weights[fold.test])
+        return measure(scores, truth, design.restrict(fold.test).weights)
     except ValueError:
         if len(np.unique(truth)) == k:
             raise
@@ -1056,22 +1037,20 @@ def score_outputs(
     for fold in folds:
         assert fold.fitted.intercept is not None
         predicted = to_numpy(fold.projected) + to_numpy(fold.fitted.intercept)[None, :]
+        truth = outputs[fold.test]
         if measure is not None:
-            factor = np.ones(outputs.shape[1])
-            wide = outputs[fold.test]
-            part = RowDesign(
-                len(wide), None if design.weights is None else design.weights[fold.test]
-            )
-            measured.append(measure.of_outputs(wide, factor, part, wide - predicted))
+            of_rows = design.restrict(fold.test).weights
+            measured.append(measure(predicted, truth, of_rows))
             continue
-        truth = outputs[fold.test] / unit
         w = design.each[fold.train]
         mean = np.average(outputs[fold.train] / unit, axis=0, weights=w)
-        wrong[fold.test] = (truth - predicted / unit) ** 2
-        spread[fold.test] = (truth - mean) ** 2
+        wrong[fold.test] = (truth / unit - predicted / unit) ** 2
+        spread[fold.test] = (truth / unit - mean) ** 2
         weights[fold.test] = design.each[fold.test]
     if measure is not None:
         return FoldScore(*_mean_over_folds(measured))
+    if not np.any(weights):
+        return FoldScore(float("nan"), float("nan"))
     total = np.average(spread, axis=0, weights=weights)
     varies = total > 0
     if not np.any(varies):
@@ -1100,12 +1079,14 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    splits = choose_splits(cv, targets, design, classify)
-    if classify:
-        splits = [split for split in splits if len(np.unique(targets[split[0]])) > 1]
-    if not splits:
-        why = "too few rows to learn without those of a fold"
-        return replace(fitted, folds=NO_SCORE.format(why))
+    several = [targets] if classify else []  # a fold needs two different ones of each
+    if classify or fitted.choice.errors is not None:  # one group after another left out
+        several.append(design.units)
+    splits = [
+        (train, test)
+        for train, test in choose_splits(cv, targets, design, classify)
+        if all(len(np.unique(values[train])) > 1 for values in several)
+    ]
     folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
         score = score_classes if classify else score_outputs
@@ -1115,7 +1096,10 @@ def with_score(
     if fitted.gaussians is not None:
         calibrated = replace(fitted.gaussians, temperature=found.temperature)
         fitted = replace(fitted, gaussians=calibrated)
-    if measure is not None and np.isnan(found.score):
+    if not np.isnan(found.score):
+        return replace(fitted, folds=found)
+    what = "two classes" if classify else "anything"
+    why = f"too few rows or groups to learn {what} without those of a fold"
+    if splits and measure is not None:
         why = f"{measure.scoring!r} is undefined on every fold"
-        return replace(fitted, folds=NO_SCORE.format(why))
-    return replace(fitted, folds=found)
+    return replace(fitted, folds=NO_SCORE.format(why))

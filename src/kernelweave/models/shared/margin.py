@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import (
-    Array,
-    as_float,
-    from_numpy,
-    is_numpy,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, from_numpy, is_numpy, namespace, to_numpy
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
@@ -264,7 +257,7 @@ class _Folds:
                 matrix = own + np.diag(1.0 / (price * r)) if squared else own
                 bound = np.inf if squared else price * r
                 coef = train_machines(matrix, y, bound, CV_TOL, coef).coef()
-                b = best_intercepts(own @ coef, y, "l2" if squared else "l1", r)
+                b = best_intercepts(own @ coef, y, margin, r)
                 values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])
 
@@ -282,11 +275,12 @@ class _Folds:
         return self._right(values)
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Rows to learn from, rows held out, and problems with both signs."""
+        """Rows to learn from, rows held out, and problems with both signs, if any."""
         for train, test in self.splits:
             signs = self.signs[train]
             both = np.any(signs > 0, axis=0) & np.any(signs < 0, axis=0)
-            yield train, test, np.flatnonzero(both)
+            if np.any(both):
+                yield train, test, np.flatnonzero(both)
 
     def _right(self, values: np.ndarray) -> np.ndarray:
         """Whether decision values (n, c) predict the class of each row."""
@@ -343,9 +337,9 @@ class MarginClassifier(KernelClassifier):
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
         support = np.flatnonzero(np.any(coef != 0.0, axis=1))
         self.support_ = from_numpy(support, like, namespace(like).int64)
-        self.dual_coef_ = as_float(from_numpy(coef, like), like.dtype)
+        self.dual_coef_ = from_numpy(coef, like)
         intercept = np.concatenate([fit.intercept for fit in fits])
-        self.intercept_ = as_float(from_numpy(intercept, like), like.dtype)
+        self.intercept_ = from_numpy(intercept, like)
         margin = np.concatenate([fit.margin for fit in fits])
         self.margin_ = from_numpy(margin, like)
         prices = np.array([fit.C for fit in fits])

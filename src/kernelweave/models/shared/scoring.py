@@ -75,7 +75,7 @@ class Measure:
 
         Parameters
         ----------
-        predicted : ndarray of shape (m, k), or (m,) or (m, t) for a regression
+        predicted : ndarray of shape (m, k), or (m, t) for a regression
             Class scores, or outputs.
         truth : ndarray of shape (m,) or (m, t)
             Class codes, or outputs.
@@ -86,7 +86,9 @@ class Measure:
         """
         scorer, given = get_scorer(self.scoring), {}
         model: Any = PredictedOutputs()
-        if self.classes is not None:
+        if self.classes is None and truth.shape[1] == 1:
+            truth, predicted = truth[:, 0], predicted[:, 0]
+        elif self.classes is not None:
             own = self.classes if classes is None else self.classes[classes]
             model, truth = PredictedClasses(own), self.classes[truth]
             scorer = _with_labels(scorer, own)
@@ -146,6 +148,8 @@ class Measure:
         scores = held_out.log_joint(projected, codes, design, priors)
         known = held_out.several
         rows = known[codes]
+        if not np.any(rows):
+            return float("nan")
         weights = None if design.weights is None else design.weights[rows]
         return self(
             scores[np.ix_(rows, known)], classes[codes[rows]], weights, classes[known]
@@ -177,8 +181,6 @@ class Measure:
         part = slice(None) if column is None else slice(column, column + 1)
         truth = outputs[:, part]
         predicted = truth - to_numpy(residual) * units[part]
-        if truth.shape[1] == 1:
-            truth, predicted = truth[:, 0], predicted[:, 0]
         return self(predicted, truth, design.weights)
 
 

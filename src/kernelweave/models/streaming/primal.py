@@ -36,17 +36,15 @@ from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.inputs import RowMap, require_enough
 from kernelweave.models.shared.learner import (
     AlphaStart,
+    Choice,
     Fitted,
-    Judgement,
     KernelRows,
     LearnerOptions,
-    Trained,
     best_alpha,
     feature_coef,
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
-from kernelweave.solvers.solve import Callback
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -111,8 +109,6 @@ class MomentFit:
         Which weights to learn.
     rows : SummedRows
         The moments.
-    callback : callable
-        Called after each iteration.
     coding : ndarray of shape (t, k)
         The target of each class or output.
     factor : float, default=1.0
@@ -134,7 +130,6 @@ class MomentFit:
         self,
         options: LearnerOptions,
         rows: SummedRows,
-        callback: Callback,
         coding: np.ndarray,
         factor: float = 1.0,
         per_target: bool = False,
@@ -161,7 +156,6 @@ class MomentFit:
             "learn" if options.alpha == "loo" else options.alpha,
             self._judge,
             lambda alpha: PrimalFisher(problem, alpha, factor),
-            callback,
         )
         self._solve()
         mean, views = to_numpy(problem.mean) + offset, self.probe.views
@@ -177,20 +171,19 @@ class MomentFit:
                 "change by as much, divided by alpha"
             )
 
-    def _judge(
-        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
-    ) -> Judgement:
+    def _judge(self, choice: Choice, alpha: float | None, start: AlphaStart) -> Choice:
         """Alpha, by default the best, with the errors of the targets from moments.
 
         The errors are those of cross-validation where there are folds, otherwise those
         of generalised cross-validation.
         """
-        problem, folds = self.problem, self.folds
+        problem, folds, weights = self.problem, self.folds, choice.weights
         plain = folds is None
         path = GcvPath(problem, weights) if plain else CvPath(problem, folds, weights)
         used = best_alpha(path, self.per_target) if alpha is None else alpha
         missed = path.missed(used) if alpha is None else 0.0
-        return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
+        errors = path.errors(np.atleast_2d(used))[0]
+        return replace(choice, alpha=used, errors=errors, missed=missed)
 
     def _solve(self) -> None:
         """Coefficients at the alpha of each column, and their precision."""
@@ -228,25 +221,22 @@ class MomentFit:
         found = kernel_map.project(views, self.weights, coef)
         return to_numpy(found).astype(np.float64)
 
-    def trained(self, **found: Any) -> Trained:
+    def trained(self, **found: Any) -> Fitted:
         """The result: the choice, and what else has been ``found``."""
-        fitted = Fitted(self.choice, float(np.mean(self.errors)), **found)
-        return Trained(fitted, self.row_map, self.report)
+        found |= {"rows": self.row_map, "report": self.report}
+        return Fitted(self.choice, float(np.mean(self.errors)), **found)
 
 
 def fit_class_moments(
-    options: LearnerOptions,
-    rows: SummedRows,
-    callback: Callback,
-    priors: np.ndarray | None = None,
-) -> Trained:
+    options: LearnerOptions, rows: SummedRows, priors: np.ndarray | None = None
+) -> Fitted:
     """Fit a discriminant to the moments of rows with classes."""
     classes, like = rows.classes, rows.intake.like
     counts = to_numpy(rows.moments.total()[0, 1 : 1 + len(classes)])  # or of weights
     coding, factor = class_coding(counts)[0], 1.0
     if len(classes) == 2:  # the criterion of Ye et al. (2007) has the target of Eq. 8
         factor = float(1.0 / counts[1] / coding[1, 0])
-    fit = MomentFit(options, rows, callback, coding, factor)
+    fit = MomentFit(options, rows, coding, factor)
     axes = to_numpy(principal_axes(fit.coef, fit.problem.target))
     coef = from_numpy(fit.feature_coef() @ axes, like)
     gaussians = _gaussians(fit, rows.moments, coef, coding @ axes, priors)
@@ -313,14 +303,12 @@ def _leverages(fit: MomentFit) -> np.ndarray:
     return np.sum(fit.project(coef) ** 2, axis=1)
 
 
-def fit_output_moments(
-    options: LearnerOptions, rows: SummedRows, callback: Callback
-) -> Trained:
+def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Fitted:
     """Fit a ridge regression to the moments of rows with outputs."""
     recipe, like, n_targets = rows.recipe, rows.intake.like, rows.moments.n_targets
     gram = rows.moments.total()
     coding, deviation = output_coding(gram, n_targets)
-    fit = MomentFit(options, rows, callback, coding, per_target=True)
+    fit = MomentFit(options, rows, coding, per_target=True)
     unit = 1.0 if recipe.unit is None else recipe.unit
     coef = fit.feature_coef() * (deviation * unit)[None, :]
     mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total * unit
