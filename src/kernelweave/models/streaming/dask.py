@@ -158,14 +158,15 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         if not hasattr(X, "columns") or y not in list(X.columns):
             raise ValueError(f"y={y!r} is not the name of a column of X")
         return X.drop(columns=y), X[y]
-    if hasattr(X, "rechunk") and not hasattr(y, "dask"):
+    if not hasattr(y, "dask"):
         import dask.array as da
 
-        y = np.asarray(y)
-        if y.ndim == 0 or np.isnan(X.chunks[0]).any():
+        y, sizes = np.asarray(y), X.chunks[0] if hasattr(X, "rechunk") else np.nan
+        if y.ndim == 0 or np.isnan(sizes).any():
             raise ValueError(
-                "y must be a Dask array with the partitions of X, whose sizes are "
-                "not known here; or call X.compute_chunk_sizes() first"
+                "y must be a Dask collection with the partitions of X, whose sizes are "
+                "not known here; or name the column of y, if X is a table, or call "
+                "X.compute_chunk_sizes() first, if it is an array"
             )
         y = da.from_array(y, chunks=-1)
     arrays = hasattr(X, "rechunk") and hasattr(y, "rechunk")
