@@ -44,6 +44,8 @@ class NumberedRows:
         Partitions of consecutive rows.
     ends : ndarray of shape (partitions + 1,)
         The numbers of their first rows, and in the end the number of all rows.
+    n_rows : int
+        That number.
     """
 
     def __init__(self, X: Any, y: Any) -> None:
@@ -55,13 +57,9 @@ class NumberedRows:
             )
         self.rows, self.targets = rows, targets
         self.ends = np.cumsum([0, *_lengths(X, rows)])
+        self.n_rows = int(self.ends[-1])
         if self.n_rows == 0:
             raise ValueError(NO_ROWS)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return int(self.ends[-1])
 
     def take(self, numbers: np.ndarray) -> tuple[Any, Any]:
         """Rows and targets with these numbers, in ascending order, in host memory."""
