@@ -56,10 +56,16 @@ NO_ROWS = (
     "the input X has no rows: there is nothing to learn from. Check how they were "
     "selected"
 )
+#: Why partial_fit uses explicit features.
+PORTIONS = "partial_fit takes rows in portions"
 #: Rows of each view, targets and weights.
 Portion = tuple[list[Any], np.ndarray, np.ndarray]
 #: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
+
+
+class FeatureOptions:
+    """What version 0.1.0 saved beside an intake; nothing reads it any more."""
 
 
 class Intake:
@@ -87,6 +93,8 @@ class Intake:
     like : array
         No rows, with the namespace, device and dtype of the first portion.
     """
+
+    why = PORTIONS  # of models that version 0.1.0 saved, which do not say
 
     def __init__(self, model: Any, why: str) -> None:
         self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
