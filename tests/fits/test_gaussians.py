@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
 from kernelweave.fits.gaussians import PRIOR_ROWS, ClassGaussians, HeldOutClasses
-from kernelweave.fits.ridge import class_target, reduced_class_target
+from kernelweave.fits.ridge import RowDesign, class_target, reduced_class_target
 
 #: Numbers of rows per class.
 LAYOUTS = {
@@ -52,12 +52,12 @@ def test_sums_are_all_that_is_needed(rng, counts):
     whole = ClassGaussians.fit(z, h, codes)
     sums = np.stack([z[codes == c].sum(0) for c in range(len(counts))])
     coding = np.stack([h[codes == c][0] for c in range(len(counts))])
-    parts = HeldOutClasses(np.array(counts), sums, coding)
-    again = parts.gaussians(z, codes)
+    parts = HeldOutClasses(np.array(counts), sums, coding, np.array(counts))
+    again = parts.gaussians(z, codes, RowDesign(len(codes)))
     assert_allclose(again.means, whole.means)
     assert_allclose(again.variance, whole.variance)
     assert again.loo_score == whole.loo_score
-    some = parts.gaussians(z[::2], codes[::2])
+    some = parts.gaussians(z[::2], codes[::2], RowDesign(len(codes[::2])))
     assert_allclose(some.means, whole.means)
 
 

@@ -88,7 +88,7 @@ class ClassGaussians:
         projected = np.asarray(projected, dtype=np.float64)
         design = design or RowDesign(len(codes))
         held_out = HeldOutClasses.of(projected, targets, codes, design)
-        return held_out.gaussians(projected, codes, spread, design, priors)
+        return held_out.gaussians(projected, codes, design, spread, priors)
 
     @property
     def remark(self) -> str | None:
@@ -144,8 +144,8 @@ class HeldOutClasses:
         (Weighted) sums of the leave-one-out projections of each class.
     coding : ndarray of shape (k, r)
         Target of each class.
-    n_units : ndarray of int of shape (k,), optional
-        Number of groups with rows of each class, or of rows, which is the default.
+    n_units : ndarray of int of shape (k,)
+        Number of groups with rows of each class, or of rows.
     """
 
     def __init__(
@@ -153,10 +153,9 @@ class HeldOutClasses:
         counts: np.ndarray,
         sums: np.ndarray,
         coding: np.ndarray,
-        n_units: np.ndarray | None = None,
+        n_units: np.ndarray,
     ) -> None:
-        self.counts = np.asarray(counts, dtype=np.float64)
-        self.n_units = self.counts if n_units is None else n_units
+        self.counts, self.n_units = np.asarray(counts, dtype=np.float64), n_units
         self.coding = np.asarray(coding, dtype=np.float64)
         # Without its only row or group a class is unknown: it is no part of the slope.
         self.several = self.n_units > 1
@@ -226,8 +225,8 @@ class HeldOutClasses:
         self,
         projected: np.ndarray,
         codes: np.ndarray,
+        design: RowDesign,
         spread: np.ndarray | None = None,
-        design: RowDesign | None = None,
         priors: np.ndarray | None = None,
     ) -> ClassGaussians:
         """Class Gaussians, calibrated on leave-one-out projections of some rows.
@@ -238,14 +237,13 @@ class HeldOutClasses:
             Leave-one-out projections of rows included in the sums.
         codes : ndarray of int of shape (m,)
             Their classes.
+        design : RowDesign
+            Weights and groups of these rows.
         spread : ndarray of shape (m, r), optional
             Variance of each projection.
-        design : RowDesign, optional
-            Weights and groups of these rows.
         priors : ndarray of shape (k,), optional
             Probabilities of the classes, in place of their shares.
         """
-        design = design or RowDesign(len(codes))
         found = self._calibrated(projected, codes, spread, design)
         distances, without, variance = found
         log_shares = np.log(_shares(self.counts))

@@ -249,7 +249,7 @@ def make_recipe(
         "use a smaller n_features or fewer kernels",
         like=like,
     )
-    origin, unit, classify = None, None, is_classifier(model)
+    classify, origin, unit = is_classifier(model), np.zeros(1), np.ones(1)
     if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
         origin, unit = output_frame(outputs, to_numpy(like).dtype)
