@@ -15,8 +15,7 @@ from sklearn.utils import check_random_state
 from kernelweave._array import (
     Array,
     detached,
-    is_array,
-    is_numpy,
+    is_on_gpu,
     require_memory,
     to_numpy,
 )
@@ -113,8 +112,8 @@ class Intake:
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
-        here = on_host(like) and self.bearer.device is None
-        return CHUNK_ROWS["cpu" if here else "gpu"]
+        away = is_on_gpu(like) or self.bearer.device is not None
+        return CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(
         self, portions: Iterable[Any], design: RowDesign | None = None
@@ -265,8 +264,3 @@ def make_recipe(
         features.means(sample) if single else None,
         unit,
     )
-
-
-def on_host(X: Any) -> bool:
-    """Whether X is in host memory."""
-    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
