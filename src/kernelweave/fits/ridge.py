@@ -325,10 +325,11 @@ def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarra
     if np.max(np.abs(outputs), initial=0.0) > limit:
         i, j = (int(index) for index in np.argwhere(np.abs(outputs) > limit)[0])
         column = f", column {j}" if outputs.shape[1] > 1 else ""
+        advice = ", or pass X in float64" if limits.bits == 32 else ""
         raise ValueError(
             f"y holds {outputs[i, j]:.3g} in row {i}{column}, but predictions in "
-            f"{np.dtype(dtype)}, the dtype of X, must stay below {limit:.1g}. Divide y "
-            "by a constant, or pass X in float64."
+            f"{np.dtype(dtype)} must stay below {limit:.1g}. Divide y by a constant"
+            f"{advice}."
         )
     mean = column_means(outputs)
     return mean, units_of(np.max(np.abs(outputs - mean), axis=0), limits.bits)
