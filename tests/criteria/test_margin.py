@@ -220,6 +220,13 @@ def test_weights_of_either_sign_are_evaluated(rng):
     )
 
 
+def test_an_indefinite_sum_is_an_error_where_machines_are_trained(rng):
+    criterion, _ = problem(rng, {"margin": "l1", "C": 0.3}, n=210)
+    assert criterion.trains
+    with pytest.raises(FactorizationError, match="not positive"):
+        criterion.evaluate(np.array([1.5, -1.0, 0.5]))
+
+
 @pytest.mark.parametrize("drawn", [None, 214227606])  # and one that scaled rounding up
 def test_not_separable_is_an_error_with_a_proof(rng, drawn):
     n, rng = 20, rng if drawn is None else np.random.default_rng(drawn)

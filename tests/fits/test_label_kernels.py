@@ -115,3 +115,8 @@ def test_bad_numbers():
         target_factor(np.full(5, 0.1))
     with pytest.raises(ValueError, match="NaN"):
         target_factor(np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match=r"row 0, .* Divide y by a constant\.$"):
+        target_factor(np.array([1e305, 1.0]))
+    for size in (1e300, 1e-200):  # whose squares leave the range of float64
+        factor = target_factor(size * np.array([1.0, -1.0]))
+        np.testing.assert_allclose(factor[:, 0], [0.5**0.5, -(0.5**0.5)])

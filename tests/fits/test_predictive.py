@@ -213,6 +213,15 @@ def test_scale_of_the_target_does_not_matter(problem):
     assert np.all(fixed.amplitude == 1)
 
 
+def test_the_likelihood_of_one_row_chooses_nothing(problem):
+    K, target = problem
+    design = RowDesign(len(K), np.full(len(K), 1.0 / len(K)))
+    path = PredictivePath(centred(K) / len(K), target, design=design)
+    with pytest.raises(ValueError, match="they sum to 1, and the intercept takes one"):
+        choose_noise(path, "ml")
+    assert np.all(np.isfinite(choose_noise(path).log_density))
+
+
 @pytest.mark.parametrize("noise", ["loo", "ml"])
 def test_chosen_noise_is_the_best_of_the_grid(problem, noise):
     K, target = problem

@@ -100,6 +100,8 @@ def test_data_frames(model, table):
     assert np.array_equal(lazy.compute(), fitted.predict(frame.drop(columns="label")))
     with pytest.raises(ValueError, match="'colour' is not the name of a column"):
         fitted.fit(rows, "colour")
+    with pytest.raises(ValueError, match="or name the column of y"):
+        fitted.fit(features, y)
 
 
 def test_columns_are_found_by_name_and_may_be_shared(model, table):

@@ -41,10 +41,13 @@ def main() -> None:
     folder = HERE / kernelweave.__version__
     folder.mkdir()
     X, y = rows()
-    values = {}
+    values, models = {}, {}
     for name in NAMES:
-        model = clone(SETTINGS[name]).set_params(views=VIEWS)
-        model.fit(X, y.astype(float) if "Ridge" in name else y)
+        models[name] = clone(SETTINGS[name]).set_params(views=VIEWS)
+        models[name].fit(X, y.astype(float) if "Ridge" in name else y)
+    summed = kernelweave.MultipleKernelFDA(VIEWS, n_features=2, cv=None, random_state=0)
+    models["portions"] = summed.partial_fit(X[:8], y[:8])
+    for name, model in models.items():
         values[name] = output(model, X).tolist()
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "model.kw"

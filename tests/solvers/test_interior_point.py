@@ -326,6 +326,18 @@ def test_every_norm_and_number_of_kernels(make, rng, kind, p):
         assert found.value == pytest.approx(other.value, rel=gaps)
 
 
+@pytest.mark.parametrize(("n", "seed"), [(150, 6), (300, 7)])
+def test_a_path_that_loses_its_way_is_left(n, seed):
+    """Labels are noise, one kernel is the best: bounds had been 1e-3, and 1 again."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    stack = center_and_scale(np.stack([X[:, :j] @ X[:, :j].T for j in (1, 2, 4)]))
+    signs = np.where(rng.normal(size=(n, 1)) > 0, 1.0, -1.0)
+    margin = Margin(DenseBank(stack), signs, "l2", 10.0)
+    found = solve(margin, Simplex(), method="interior_point")
+    assert found.converged and found.gap <= 1e-8  # it was 7e-4 and 2e-4
+
+
 def test_too_few_iterations_are_not_optimal(margins, rng):
     criterion = small(margins, rng, "l1")
     solution = solve(criterion, Simplex(), max_iter=4)

@@ -103,6 +103,20 @@ def test_support_is_that_of_a_cone_solver(rng):
         assert scores @ point == pytest.approx(support, rel=1e-6, abs=1e-7)
 
 
+def test_support_is_sharp_whatever_the_bound():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((12, 5))
+    distances = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    widths = 10.0 ** rng.uniform(-2, 1, size=4)
+    kernels = np.exp(-widths[:, None, None] * distances)
+    weight_set = SignedSum(DenseBank(center_and_scale(kernels)), bound=1e6)
+    scores = rng.standard_normal(4)
+    point = weight_set.maximizer(scores)
+    missing = weight_set.support(scores) - scores @ point
+    # 1e-10; 6e-7 if the sum of the weights has a multiplier, which is rounded
+    assert missing <= 1e-8 * np.max(np.abs(scores)) * np.max(np.abs(point))
+
+
 def test_support_is_never_below_that_of_the_simplex(rng):
     weight_set = make(rng, p=5, n=12)
     for _ in range(2):

@@ -17,7 +17,7 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.checks import checked_row_weights, symmetric
+from kernelweave.kernels.checks import checked_matrix, checked_row_weights
 from kernelweave.protocols import (
     Bank,
     CertificateTerms,
@@ -233,7 +233,8 @@ class Alignment(KernelCriterion):
             values = _from_columns(target, n)
             labelled = np.flatnonzero(np.any(values != 0, axis=1))
         else:
-            values, labelled = _from_kernel(target_kernel, n), np.arange(n)
+            values = checked_matrix(target_kernel, "target_kernel", n, "samples")
+            labelled = np.arange(n)
         self.rows = labelled if rows is None else _row_numbers(rows, n)
         if len(self.rows) < 2:
             raise ValueError(
@@ -389,19 +390,6 @@ def _from_columns(target: Array, n: int) -> np.ndarray:
     if not np.all(np.isfinite(columns)):
         raise ValueError("the target contains NaN or infinite values")
     return columns
-
-
-def _from_kernel(kernel: Array, n: int) -> np.ndarray:
-    """T (n, n), checked."""
-    kernel = to_numpy(kernel).astype(np.float64)
-    if kernel.shape != (n, n):
-        raise ValueError(
-            f"target_kernel must have the shape ({n}, {n}) of the kernels in the bank; "
-            f"got {tuple(kernel.shape)}"
-        )
-    if not np.all(np.isfinite(kernel)):
-        raise ValueError("target_kernel contains NaN or infinite values")
-    return symmetric(kernel, "target_kernel")
 
 
 def _row_numbers(rows: Array, n: int) -> np.ndarray:

@@ -97,12 +97,11 @@ class Fisher(KernelCriterion):
             )
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
-        like = bank.like
-        self.target64 = as_float(target, namespace(like).float64)
-        self.target = _rounded(self.target64, like)
+        self.target64 = as_float(target, namespace(bank.like).float64)
+        self._check_target()
+        self.target = as_float(self.target64, bank.like.dtype)
         n = float(bank.n_rows) if self.design.is_plain else self.design.total
         self.scale = n if isinstance(alpha, str) else float(alpha)
-        self._check_target()
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
         self._judged: tuple[Array, Array] | None = None
@@ -110,9 +109,15 @@ class Fisher(KernelCriterion):
         self._factored: tuple[np.ndarray, Array, float] | None = None
 
     def _check_target(self) -> None:
-        """Refuse targets that no certificate could be made for."""
+        """Refuse targets that kernels, or certificates, could not hold or explain."""
         target = to_numpy(self.target64)
         size = float(np.max(np.abs(target), initial=0.0))
+        limits = namespace(self.bank.like).finfo(self.bank.like.dtype)
+        if size and not float(limits.smallest_normal) < size < float(limits.max):
+            raise ValueError(
+                f"the largest entry of the target is {size:.3g}, beyond the range of "
+                f"kernels in float{limits.bits}; rescale the target"
+            )
         alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
         if size and size / alpha < INVERTIBLE_SQUARE:
             raise ValueError(
@@ -251,18 +256,6 @@ class Fisher(KernelCriterion):
         if self.learns_identity:
             products = namespace(coef).concat([coef[None, ...], products])
         return products
-
-
-def _rounded(target: Array, like: Array) -> Array:
-    """A target (n, k) in the dtype of the kernels, which must be able to hold it."""
-    xp = namespace(target)
-    size, limits = float(xp.max(xp.abs(target))), xp.finfo(like.dtype)
-    if size and not float(limits.smallest_normal) < size < float(limits.max):
-        raise ValueError(
-            f"the largest entry of the target is {size:.3g}, beyond the range of "
-            f"kernels in float{limits.bits}; rescale the target"
-        )
-    return as_float(target, like.dtype)
 
 
 class PrimalFisher(Fisher):

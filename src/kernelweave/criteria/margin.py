@@ -19,6 +19,7 @@ from kernelweave._array import (
     lower_inverse,
     namespace,
     require_memory,
+    robust_cholesky,
     solve_factored,
     solve_stack,
     solve_triangular,
@@ -215,6 +216,9 @@ class Margin(KernelCriterion):
         self._work = combine_in_double(problem.bank, own, self._work)
         kernel = np.require(to_numpy(self._work), np.float64, "W")
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
+        if np.min(own) < 0.0:  # libsvm would not notice an indefinite sum
+            size = float(np.abs(own) @ np.sum(problem.bank.diagonals(), axis=1))
+            robust_cholesky(kernel, [size * max(NULL_EIGENVALUE, eps(self.bank.like))])
         bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
         start = self._last
         then: tuple[float, ...] = VIOLATIONS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -88,7 +88,7 @@ class ClassGaussians:
         projected = np.asarray(projected, dtype=np.float64)
         design = design or RowDesign(len(codes))
         held_out = HeldOutClasses.of(projected, targets, codes, design)
-        return held_out.gaussians(projected, codes, spread, design, priors)
+        return held_out.gaussians(projected, codes, design, spread, priors)
 
     @property
     def remark(self) -> str | None:
@@ -144,8 +144,8 @@ class HeldOutClasses:
         (Weighted) sums of the leave-one-out projections of each class.
     coding : ndarray of shape (k, r)
         Target of each class.
-    n_units : ndarray of int of shape (k,), optional
-        Number of groups with rows of each class, or of rows, which is the default.
+    n_units : ndarray of int of shape (k,)
+        Number of groups with rows of each class, or of rows.
     """
 
     def __init__(
@@ -153,10 +153,9 @@ class HeldOutClasses:
         counts: np.ndarray,
         sums: np.ndarray,
         coding: np.ndarray,
-        n_units: np.ndarray | None = None,
+        n_units: np.ndarray,
     ) -> None:
-        self.counts = np.asarray(counts, dtype=np.float64)
-        self.n_units = self.counts if n_units is None else n_units
+        self.counts, self.n_units = np.asarray(counts, dtype=np.float64), n_units
         self.coding = np.asarray(coding, dtype=np.float64)
         # Without its only row or group a class is unknown: it is no part of the slope.
         self.several = self.n_units > 1
@@ -226,8 +225,8 @@ class HeldOutClasses:
         self,
         projected: np.ndarray,
         codes: np.ndarray,
+        design: RowDesign,
         spread: np.ndarray | None = None,
-        design: RowDesign | None = None,
         priors: np.ndarray | None = None,
     ) -> ClassGaussians:
         """Class Gaussians, calibrated on leave-one-out projections of some rows.
@@ -238,14 +237,13 @@ class HeldOutClasses:
             Leave-one-out projections of rows included in the sums.
         codes : ndarray of int of shape (m,)
             Their classes.
+        design : RowDesign
+            Weights and groups of these rows.
         spread : ndarray of shape (m, r), optional
             Variance of each projection.
-        design : RowDesign, optional
-            Weights and groups of these rows.
         priors : ndarray of shape (k,), optional
             Probabilities of the classes, in place of their shares.
         """
-        design = design or RowDesign(len(codes))
         found = self._calibrated(projected, codes, spread, design)
         distances, without, variance = found
         log_shares = np.log(_shares(self.counts))
@@ -270,52 +268,34 @@ class HeldOutClasses:
         """Squared distances to class means, and log shares, without each row, (m, k).
 
         Rows ``z`` (m, r) of the classes ``own`` (m,) are left out with their groups.
-        Distances are 0 if there is no evidence for the classes without the row. The
-        means are ``b_c + s h_c`` with the slope s of each group, so matrix products
-        serve all rows and classes; only the q pairs of a group and one of its classes
-        have other means.
+        Distances are 0 if there is no evidence for the classes without the row.
         """
-        unit, several = design.units, self.several[own]
-        taken = np.zeros((int(np.max(unit)) + 1, len(self.counts)))  # (g, k)
-        np.add.at(taken, (unit, own), np.where(several, design.each, 0.0))
-        group, of = np.nonzero(taken)  # (q,), the pairs
-        pair = np.zeros(taken.shape, dtype=int)
-        pair[group, of] = np.arange(len(of))
-        sums, usable = self.sums[of], self.usable[of] - taken[group, of]
-        weighted = design.each[:, None] * z
-        np.subtract.at(sums, pair[unit, own][several], weighted[several])
-        # Of two units, the other would be the only one: the class has no mean.
-        alone = self.n_units[of] == 2
-        sums[alone], usable[alone] = 0.0, 0.0
-        lost = np.sum((self.sums[of] - sums) * self.coding[of], axis=1)
-        fewer = (self.usable[of] - usable) * self.squares[of]
-        found = self.found - np.bincount(group, lost, minlength=len(taken))
-        sought = self.sought - np.bincount(group, fewer, minlength=len(taken))
-        slopes = _slope(found, sought)  # (g,)
-        prior = self.center + slopes[group, None] * self.coding[of]
-        means = _means(sums, usable, prior)  # (q, r)
-        b = _means(self.sums, self.usable, self.center)
-        h = _means(np.zeros_like(b), self.usable, self.coding)
-        s, weighted = slopes[unit, None], z * precision
-        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
-        distances -= 2.0 * weighted @ b.T
-        distances += 2.0 * s * (precision @ (b * h).T - weighted @ h.T)
-        distances += s**2 * (precision @ (h**2).T)
-        i, c = np.nonzero(taken[unit])
-        its = pair[unit[i], c]
-        distances[i, c] = np.sum(precision[i] * (z[i] - means[its]) ** 2, axis=1)
+        m, k, units = len(z), len(self.counts), design.units
+        weights = np.where(self.several[own], design.each, 0.0)
+        taken = np.zeros((int(np.max(units)) + 1, k))
+        np.add.at(taken, (units, own), weights)
+        share, shares = _shares(self.counts), _shares(self.counts - taken)
         # Without the rows their class is smaller, which stretches the coordinate of
         # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
-        share, shares = _shares(self.counts), _shares(self.counts - taken)
-        along = (self.coding @ b.T)[of] + slopes[group, None] * (self.coding @ h.T)[of]
-        j, other = np.nonzero(taken[group])
-        own_means = means[pair[group[j], other]]
-        along[j, other] = np.sum(own_means * self.coding[of[j]], axis=1)  # (q, k)
-        stretch = share[of] * (share[of] / shares[group, of] - 1.0)
-        apart = along[its] - np.sum(z[i] * self.coding[c], axis=1)[:, None]
-        size = np.mean(precision[i], axis=1) * stretch[its]
-        np.add.at(distances, i, size[:, None] * apart**2)
-        return np.where(s > 0, distances, 0.0), np.log(shares)[unit]
+        stretch = np.where(taken > 0, share * (share / shares - 1.0), 0.0)
+        distances = np.zeros((m, k))
+        for part in row_chunks(len(taken), k * k * m // len(taken)):
+            rows = np.flatnonzero((units >= part.start) & (units < part.stop))
+            unit, gone = units[rows] - part.start, taken[part]
+            sums, usable = np.tile(self.sums, (len(gone), 1, 1)), self.usable - gone
+            np.subtract.at(sums, (unit, own[rows]), weights[rows, None] * z[rows])
+            # Of two units, the other would be the only one: the class has no mean.
+            alone = (gone > 0) & (self.n_units == 2)
+            sums[alone], usable[alone] = 0.0, 0.0
+            slopes = _slope(np.sum(sums * self.coding, (1, 2)), usable @ self.squares)
+            prior = self.center + slopes[:, None, None] * self.coding
+            apart = z[rows][:, None, :] - _means(sums, usable, prior)[unit]  # (s, k, r)
+            found = np.einsum("ir,ikr,ikr->ik", precision[rows], apart, apart)
+            along = (apart @ self.coding.T) ** 2  # (s, k, k)
+            along = np.einsum("ikc,ic->ik", along, stretch[part][unit])
+            found += np.mean(precision[rows], axis=1, keepdims=True) * along
+            distances[rows] = np.where(slopes[unit, None] > 0, found, 0.0)
+        return distances, np.log(shares)[units]
 
 
 def _slope(found: np.ndarray, sought: np.ndarray) -> np.ndarray:
@@ -323,8 +303,8 @@ def _slope(found: np.ndarray, sought: np.ndarray) -> np.ndarray:
 
 
 def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Means (k, r) of ``sizes`` (k,) rows each, shrunk towards those of a prior."""
-    return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[:, None]
+    """Means (..., r) of ``sizes`` (...) rows each, shrunk towards those of a prior."""
+    return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[..., None]
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:

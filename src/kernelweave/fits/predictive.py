@@ -24,6 +24,8 @@ from kernelweave.fits.ridge import LooPath, RowDesign
 SAME_EVIDENCE = 1.2e-4
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
+#: Weights of rows that sum to no more than this count for one row at most.
+ONE_ROW = 1.0 + 1e-9
 
 
 class PredictivePath(LooPath):
@@ -411,6 +413,12 @@ def choose_noise(
         Degrees of freedom of the last two.
     """
     k, marginal = path.target.shape[1], isinstance(noise, str) and noise == "ml"
+    if marginal and path.design.total <= ONE_ROW:
+        raise ValueError(
+            "noise='ml' takes the weights of rows for numbers of rows, but they sum to "
+            f"{path.design.total:.3g}, and the intercept takes one row; multiply "
+            "sample_weight by a constant, or use noise='loo'"
+        )
     chosen = None
     if isinstance(noise, str):
         levels = path.grid()
@@ -442,7 +450,10 @@ def choose_noise(
 def _log_density(
     residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
 ) -> np.ndarray:
-    """Log density of a Gaussian (infinite ``dof``) or Student's t, of scale^2."""
+    """Log density of a Gaussian, if ``dof`` is infinite, or Student's t.
+
+    ``square`` is the variance of the Gaussian, or the squared scale.
+    """
     if np.all(np.isinf(dof)):
         return -0.5 * (residual**2 / square + np.log(2 * np.pi * square))
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)

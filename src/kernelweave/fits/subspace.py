@@ -27,7 +27,7 @@ from kernelweave.fits.ridge import (
     steepness_of,
 )
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_machines
-from kernelweave.kernels.checks import symmetric
+from kernelweave.kernels.checks import checked_matrix
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
@@ -73,7 +73,7 @@ def label_factor(
     codes = checked_codes(codes, n_classes)
     counts = np.bincount(codes, weights)
     if not isinstance(kernel, str):
-        root = _root(_checked_kernel(kernel, n_classes))
+        root = _root(checked_matrix(kernel, "label_kernel", n_classes, "classes"))
     elif kernel == "normalized":
         root = class_coding(counts)[0] / np.sqrt(np.sum(counts))
     elif kernel == "indicator":
@@ -120,22 +120,6 @@ def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarra
         raise ValueError("every output is constant, so there is nothing to depend on")
     total = len(y) if weights is None else float(np.sum(weights))
     return target[:, varies] / total**0.5
-
-
-def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
-    """A symmetric, finite matrix (k, k) of numbers."""
-    matrix = np.asarray(to_numpy(kernel))
-    if matrix.shape != (n_classes, n_classes):
-        raise ValueError(
-            f"a label kernel over {n_classes} classes must have the shape "
-            f"({n_classes}, {n_classes}); got {matrix.shape}"
-        )
-    if matrix.dtype.kind not in "fiubO":
-        raise ValueError(f"the label kernel must hold real numbers; got {matrix.dtype}")
-    matrix = matrix.astype(np.float64)
-    if not np.all(np.isfinite(matrix)):
-        raise ValueError("the label kernel contains NaN or infinite values")
-    return symmetric(matrix, "label_kernel")
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:

@@ -194,6 +194,22 @@ def symmetric(K: Array, name: str) -> Array:
     return (K + K.T) * 0.5 if check_symmetric(K, name) > 8 * eps(K) else K
 
 
+def checked_matrix(K: Array, name: str, n: int, over: str) -> np.ndarray:
+    """A symmetric matrix (n, n) over n classes or rows, in host memory and float64."""
+    matrix = np.asarray(to_numpy(K))
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"{name} must have the shape ({n}, {n}), since there are {n} {over}; got "
+            f"{matrix.shape}"
+        )
+    if matrix.dtype.kind not in "fiubO":
+        raise ValueError(f"{name} must hold real numbers; got {matrix.dtype}")
+    matrix = matrix.astype(np.float64)
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError(f"{name} contains NaN or infinite values")
+    return symmetric(matrix, name)
+
+
 def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
     """Refuse a kernel whose asymmetry is more than rounding.
 

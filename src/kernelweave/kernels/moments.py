@@ -207,11 +207,11 @@ class ChunkRecipe:
         Number of folds for cross-validation, 1 for none.
     seed : int
         Assigns rows to folds, together with the number of the chunk.
-    origin : ndarray of shape (t,) or None
+    origin : ndarray of shape (t,) or float
         Subtracted from the outputs of a regression, to preserve their digits.
     offset : ndarray of shape (D,) or None
         Subtracted from the features for the same reason; 0 for sparse features.
-    unit : ndarray of shape (t,) or None
+    unit : ndarray of shape (t,) or float
         Power of two by which the outputs are divided after the subtraction.
     """
 
@@ -220,9 +220,9 @@ class ChunkRecipe:
     classify: bool
     n_folds: int = 1
     seed: int = 0
-    origin: np.ndarray | None = None
+    origin: np.ndarray | float = 0.0
     offset: np.ndarray | None = None
-    unit: np.ndarray | None = None
+    unit: np.ndarray | float = 1.0
 
     def __call__(
         self,
@@ -264,8 +264,7 @@ class ChunkRecipe:
 
     def _target(self, y: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
         if not self.classify:
-            target = y if self.origin is None else y - self.origin
-            target = target if self.unit is None else target / self.unit
+            target = (y - self.origin) / self.unit
             if not is_square_safe(from_numpy(target, self.like)):
                 raise ValueError(
                     f"y holds {largest_of(y):.3g}, too large on the scale of the first "

@@ -18,6 +18,8 @@ from kernelweave.solvers.newton import newton
 
 #: Steps of the path within which its bounds must come twice as close, if far apart.
 STALLED = 40
+#: Bounds as far apart, after they have been close, say that the path has lost its way.
+LOST = 0.1
 
 
 def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
@@ -43,8 +45,8 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     start = weight_set.start(margin.n_weights)
     path = SaddlePath(margin.problem, weight_set.norm, start)
     separable, counted = False, 0
-    best, idle, steps = np.inf, 0, 0
-    while idle < STALLED:
+    best, apart, idle, steps = np.inf, np.inf, 0, 0
+    while idle < STALLED and not (best <= SMALL_GAP and apart > LOST):
         weights = weight_set.scale(path.point.w)
         gradient = -path.size * path.scores
         upper, lower = path.bounds(weights, weight_set.support)

@@ -9,7 +9,7 @@ from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
-from kernelweave.weights.polyhedral import box_maximizer, proven_minimum
+from kernelweave.weights.polyhedral import box_maximizer, linear_program
 from kernelweave.weights.sets import SumToOne
 
 #: Eigenvalues of the mean kernel below this, relative to the largest, count as zero
@@ -219,10 +219,14 @@ class SignedSum(SumToOne):
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
             outside = self.polyhedron(len(scores))
-            lowest, point = proven_minimum(-scores, outside)
-            if point is None:
+            answer = linear_program(-scores, outside)
+            if answer is None:
                 break
-            upper = min(upper, -lowest)
+            point, prices, _ = answer
+            # The sum of the weights is kept exactly: any error in a multiplier of it
+            # would count as often as the bound on the weights.
+            relaxed = scores - prices @ outside.below
+            upper = min(upper, float(relaxed @ box_maximizer(relaxed, limits)))
             inside = self.separate(point)
             if scores @ inside > scores @ best:
                 best = inside

@@ -27,6 +27,7 @@ from kernelweave._array import (
     few_threads,
     from_numpy,
     is_array,
+    is_on_gpu,
     namespace,
     same_home,
     to_numpy,
@@ -87,7 +88,6 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import may_fall_back, read_features
-from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Certificate, TraceRow
@@ -282,9 +282,8 @@ def why_features(model: Any, X: Any) -> str | None:
         return "alpha='cv' works on moments of folds"
     shape = getattr(X, "shape", ())
     n = shape[0] if shape else 0
-    device = model.device
-    host = n > AUTO_ROWS and (on_host(X) if device is None else device == "cpu")
-    if host and may_fall_back(model):
+    away = is_on_gpu(X) if model.device is None else model.device != "cpu"
+    if n > AUTO_ROWS and not away and may_fall_back(model):
         return f"{n:,} rows are more than {AUTO_ROWS:,}"
     return None
 

@@ -44,6 +44,8 @@ class NumberedRows:
         Partitions of consecutive rows.
     ends : ndarray of shape (partitions + 1,)
         The numbers of their first rows, and in the end the number of all rows.
+    n_rows : int
+        That number.
     """
 
     def __init__(self, X: Any, y: Any) -> None:
@@ -55,13 +57,9 @@ class NumberedRows:
             )
         self.rows, self.targets = rows, targets
         self.ends = np.cumsum([0, *_lengths(X, rows)])
+        self.n_rows = int(self.ends[-1])
         if self.n_rows == 0:
             raise ValueError(NO_ROWS)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return int(self.ends[-1])
 
     def take(self, numbers: np.ndarray) -> tuple[Any, Any]:
         """Rows and targets with these numbers, in ascending order, in host memory."""
@@ -158,14 +156,15 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         if not hasattr(X, "columns") or y not in list(X.columns):
             raise ValueError(f"y={y!r} is not the name of a column of X")
         return X.drop(columns=y), X[y]
-    if hasattr(X, "rechunk") and not hasattr(y, "dask"):
+    if not hasattr(y, "dask"):
         import dask.array as da
 
-        y = np.asarray(y)
-        if y.ndim == 0 or np.isnan(X.chunks[0]).any():
+        y, sizes = np.asarray(y), X.chunks[0] if hasattr(X, "rechunk") else np.nan
+        if y.ndim == 0 or np.isnan(sizes).any():
             raise ValueError(
-                "y must be a Dask array with the partitions of X, whose sizes are "
-                "not known here; or call X.compute_chunk_sizes() first"
+                "y must be a Dask collection with the partitions of X, whose sizes are "
+                "not known here; or name the column of y, if X is a table, or call "
+                "X.compute_chunk_sizes() first, if it is an array"
             )
         y = da.from_array(y, chunks=-1)
     arrays = hasattr(X, "rechunk") and hasattr(y, "rechunk")

@@ -13,7 +13,12 @@ from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import read_row_design, require_enough
 from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
-from kernelweave.models.streaming.intake import Intake, draw_sample, make_recipe
+from kernelweave.models.streaming.intake import (
+    PORTIONS,
+    Intake,
+    draw_sample,
+    make_recipe,
+)
 from kernelweave.models.streaming.primal import SummedRows, keep_rows
 from kernelweave.views.columns import (
     in_portions,
@@ -193,9 +198,8 @@ def _added(
 ) -> Portions:
     """The rows of X added to those ``before``, which are left unchanged."""
     if before is None:
-        why = "partial_fit takes rows in portions"
-        check_features(model, why)
-        before = Portions(Intake(model, why))
+        check_features(model, PORTIONS)
+        before = Portions(Intake(model, PORTIONS))
     intake, accumulator = before.intake, before.accumulator
     seen = before.n_rows
     blocks, targets, weights = intake.portion(X, y, seen, sample_weight)

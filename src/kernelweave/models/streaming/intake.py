@@ -15,8 +15,7 @@ from sklearn.utils import check_random_state
 from kernelweave._array import (
     Array,
     detached,
-    is_array,
-    is_numpy,
+    is_on_gpu,
     require_memory,
     to_numpy,
 )
@@ -56,10 +55,16 @@ NO_ROWS = (
     "the input X has no rows: there is nothing to learn from. Check how they were "
     "selected"
 )
+#: Why partial_fit uses explicit features.
+PORTIONS = "partial_fit takes rows in portions"
 #: Rows of each view, targets and weights.
 Portion = tuple[list[Any], np.ndarray, np.ndarray]
 #: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
+
+
+class FeatureOptions:
+    """What version 0.1.0 saved beside an intake; nothing reads it any more."""
 
 
 class Intake:
@@ -88,6 +93,8 @@ class Intake:
         No rows, with the namespace, device and dtype of the first portion.
     """
 
+    why = PORTIONS  # of models that version 0.1.0 saved, which do not say
+
     def __init__(self, model: Any, why: str) -> None:
         self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
         seed = model.random_state
@@ -105,8 +112,8 @@ class Intake:
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
-        here = on_host(like) and self.bearer.device is None
-        return CHUNK_ROWS["cpu" if here else "gpu"]
+        away = is_on_gpu(like) or self.bearer.device is not None
+        return CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(
         self, portions: Iterable[Any], design: RowDesign | None = None
@@ -241,7 +248,7 @@ def make_recipe(
         "use a smaller n_features or fewer kernels",
         like=like,
     )
-    origin, unit, classify = None, None, is_classifier(model)
+    classify, origin, unit = is_classifier(model), np.zeros(1), np.ones(1)
     if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
         origin, unit = output_frame(outputs, to_numpy(like).dtype)
@@ -257,8 +264,3 @@ def make_recipe(
         features.means(sample) if single else None,
         unit,
     )
-
-
-def on_host(X: Any) -> bool:
-    """Whether X is in host memory."""
-    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()

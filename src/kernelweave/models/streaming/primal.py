@@ -283,7 +283,7 @@ def _gaussians(
     means += share.T @ (held_out - about) / seen
     classes = HeldOutClasses(counts, counts[:, None] * means, targets, moments.sizes)
     design = RowDesign(len(codes), probe.weights)
-    return classes.gaussians(held_out, codes, design=design, priors=priors)
+    return classes.gaussians(held_out, codes, design, priors=priors)
 
 
 def _leverages(fit: MomentFit) -> np.ndarray:
@@ -309,10 +309,9 @@ def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Fitted:
     gram = rows.moments.total()
     coding, deviation = output_coding(gram, n_targets)
     fit = MomentFit(options, rows, coding, per_target=True)
-    unit = 1.0 if recipe.unit is None else recipe.unit
-    coef = fit.feature_coef() * (deviation * unit)[None, :]
-    mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total * unit
-    mean = mean if recipe.origin is None else mean + recipe.origin
+    coef = fit.feature_coef() * (deviation * recipe.unit)[None, :]
+    mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total
+    mean = mean * recipe.unit + recipe.origin
     return fit.trained(
         loo_errors=fit.errors,
         feature_coef=from_numpy(coef, like),
