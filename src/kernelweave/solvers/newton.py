@@ -37,7 +37,8 @@ NO_STEP = (
 )
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
-#: For q > 1, a step keeps this share of the weight that the current scores call for.
+#: For q > 1, a step keeps this share of the weight that the current scores call for; a
+#: start from another norm has it.
 KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
@@ -467,7 +468,8 @@ def carried_over(
     """Where to start in the ball of one norm, from the optimum in that of another.
 
     The parts of :func:`~kernelweave.solvers.fixed_point.closed_form` change little with
-    the norm; these are the best weights for them, all positive.
+    the norm; these are the best weights for them, all positive. Kernels that had no
+    weight get some if their scores call for it, since weights grow slowly from nothing.
 
     Parameters
     ----------
@@ -476,10 +478,12 @@ def carried_over(
     weight_set : WeightSet
         The ball to start in.
     """
-    found = best_for_parts(weights, np.maximum(-gradient, 0.0), weight_set)
+    scores = np.maximum(-gradient, 0.0)
+    found = best_for_parts(weights, scores, weight_set)
     if not np.max(found) > 0.0:  # nothing depends on the weights
         return weight_set.start(len(weights))
-    return weight_set.scale(np.maximum(found, LEAST_START * np.max(found)))
+    least = np.maximum(LEAST_START, KEEP * weight_set.maximizer(scores))
+    return weight_set.scale(np.maximum(found / np.max(found), least))
 
 
 def _no_jump(value: float) -> Accept:
