@@ -43,7 +43,7 @@ KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
 #: Number of steps within which the gap must halve; otherwise they may be cycling.
-CYCLE = 6
+CYCLE = 10
 #: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
