@@ -361,4 +361,4 @@ def test_one_sample_is_too_few():
     with pytest.raises(ValueError, match="at least 2 samples, got 1"):
         LooPath(one, one)
     with pytest.raises(ValueError, match="at least 2 samples, got 1"):
-        LeaveOneOut(DenseBank(one[None]), one)
+        learn(DenseBank(one[None]), one)

@@ -201,6 +201,18 @@ def test_a_start_from_another_norm_saves_steps(make):
     assert warm_steps < cold_steps, counts
 
 
+def test_weights_of_zero_on_the_simplex_are_a_start_in_larger_balls(make):
+    """A ball of norm 4 gives weight to every kernel, the simplex to few."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = make.standardize(X[:60]), y[:60]
+    criterion = Fisher(DenseBank(make.gaussian_stack(X)), binary_target(y), 1e-4)
+    sparse = solve(criterion, Simplex(), tol=GAP)
+    assert np.any(sparse.weights == 0.0)
+    for weight_set in (LpBall(2), LpBall(4)):
+        start = carried_over(sparse.weights, sparse.gradient, weight_set)
+        assert solve(criterion, weight_set, tol=GAP, start=start, max_iter=30).converged
+
+
 def test_a_start_from_similar_rows_saves_steps(make):
     """As in a fold: the first steps keep weights that are needed away from zero."""
     options = {"n_informative": 15, "n_redundant": 0, "n_classes": 10, "class_sep": 1.5}

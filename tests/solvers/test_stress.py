@@ -65,6 +65,12 @@ def test_certificates_hold_in_extended_precision(seed):
     stress_certificates.run(seed)
 
 
+@pytest.mark.parametrize("seed", [50000541, 50007016])
+def test_steps_that_are_slow_for_a_while_may_go_on(seed):
+    """Newton's method once took them for circles, and ended at a gap of 1e-7."""
+    assert "optimal" in stress_certificates.run(seed)
+
+
 @pytest.fixture(scope="module")
 def bank():
     X = np.random.default_rng(0).normal(size=(30, 4))

@@ -13,9 +13,8 @@ as for ``r_i`` copies of row i, whose variables add up to ``a_i``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -398,22 +397,12 @@ def solve_machines(
         Relative gap to reach.
     """
     machines = train_machines(kernel, signs, bound, tol)
-    late = np.flatnonzero([machine.gap > tol for machine in machines])
-    if len(late):  # low rank and large C: easy for the interior point method
+    late = machines.late(tol)
+    if late:  # low rank and large C: easy for the interior point method
         features = psd_factor(kernel, NULL_EIGENVALUE)
         others = solve_low_rank_svm(features, signs[:, late], bound, tol)
-        found = _polish(kernel, signs[:, late], bound, others, tol, MAX_ROUNDS)
-        _keep_better(machines, late, found)
+        machines.improve(late, _polish(kernel, signs[:, late], bound, others, tol))
     return machines
-
-
-def _keep_better(
-    best: list[Any], columns: Sequence[int] | np.ndarray, found: list[Machine]
-) -> None:
-    """Put machines in the place of those with larger gaps, or of None."""
-    for c, machine in zip(columns, found, strict=True):
-        if best[c] is None or machine.gap < best[c].gap:
-            best[c] = machine
 
 
 @dataclass(frozen=True)
@@ -468,6 +457,16 @@ class Machines(list[Machine]):
         """Number of factorisations."""
         return sum(machine.n_factorizations for machine in self)
 
+    def late(self, tol: float) -> list[int]:
+        """The columns whose gaps are larger than this."""
+        return [c for c, machine in enumerate(self) if machine.gap > tol]
+
+    def improve(self, columns: list[int], found: list[Machine]) -> None:
+        """Put machines in the place of those with larger gaps."""
+        for c, machine in zip(columns, found, strict=True):
+            if machine.gap < self[c].gap:
+                self[c] = machine
+
 
 def without_intercept(gram: np.ndarray) -> np.ndarray:
     """``U'RU`` of ``gram = [U, e]' M^-1 [U, e]``, with R the inverse of M on e'b = 0.
@@ -486,7 +485,6 @@ def train_machines(
     start: np.ndarray | None = None,
     violations: tuple[float, ...] = VIOLATIONS,
     max_steps: int = MAX_STEPS,
-    max_rounds: int = MAX_ROUNDS,
 ) -> Machines:
     """Machines with or without a box, polished until their gaps are small enough.
 
@@ -508,25 +506,25 @@ def train_machines(
         ``a y`` from similar machines, whose active sets are tried first.
     violations : tuple of float
         Tolerances requested from LIBSVM; there may be none if there is a start.
-    max_steps, max_rounds : int
-        Maximum numbers of LIBSVM's steps, and of corrections of the active set.
+    max_steps : int
+        Maximum number of LIBSVM's steps.
 
     Returns
     -------
     Machines
         The best ones found; their gaps say how good they are.
     """
-    best: list[Machine | None] = [None] * signs.shape[1]
-    if start is not None:
-        best = [*_polish(kernel, signs, bound, start, tol, max_rounds)]
+    if start is None:
+        start = libsvm(kernel, signs, bound, max_steps, violations[0])
+        violations = violations[1:]
+    machines = _polish(kernel, signs, bound, start, tol)
     for violation in violations:
-        late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
+        late = machines.late(tol)
         if not late:
             break
         coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
-        found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
-        _keep_better(best, late, found)
-    return Machines(machine for machine in best if machine is not None)
+        machines.improve(late, _polish(kernel, signs[:, late], bound, coef, tol))
+    return machines
 
 
 def libsvm(
@@ -592,7 +590,7 @@ def separate(kernel: np.ndarray, y: np.ndarray) -> Machine:
     square = float(coef @ (kernel @ coef))
     if square > 0.0:
         coef = coef * (float(np.sum(np.abs(coef))) / square)
-    return _polish(kernel, y[:, None], np.inf, coef[:, None], 0.0, MAX_ROUNDS)[0]
+    return _polish(kernel, y[:, None], np.inf, coef[:, None], 0.0)[0]
 
 
 def _polish(
@@ -601,8 +599,7 @@ def _polish(
     bound: PerRow,
     coef: np.ndarray,
     tol: float,
-    max_rounds: int,
-) -> list[Machine]:
+) -> Machines:
     """Solve on the free rows and correct the active sets until nothing is violated.
 
     All machines (n, m) advance together, so that a round costs two products with the
@@ -611,9 +608,10 @@ def _polish(
     start = balanced(coef, signs, bound)
     box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)  # (n, m)
     free, upper = free_rows(start * signs, box)
-    best: list[Machine | None] = [None] * signs.shape[1]
+    none = np.arange(0)
+    best = Machines(Machine(column, np.inf, none, None, 0) for column in start.T)
     todo = np.arange(signs.shape[1])  # the machines that are not finished
-    for rounds in range(1, max_rounds + 1):
+    for rounds in range(1, MAX_ROUNDS + 1):
         y, inside, top, most = (x[:, todo] for x in (signs, free, upper, box))
         fixed = np.where(top & ~inside, most, 0.0)
         beta, f, b, factors = _solve_free(kernel, y, inside, fixed, tol)
@@ -627,7 +625,7 @@ def _polish(
         beta = balanced(beta, y, bound)
         for j in np.flatnonzero(feasible):
             known, rows = best[todo[j]], np.flatnonzero(inside[:, j])
-            if known is None or gaps[j] < known.gap or gaps[j] <= tol:
+            if known.factor is None or gaps[j] < known.gap or gaps[j] <= tol:
                 machine = Machine(beta[:, j], gaps[j], rows, factors[j], rounds)
                 best[todo[j]] = machine
         if rounds > BOTH_WAYS:
@@ -638,19 +636,12 @@ def _polish(
         todo = todo[solved & ~done]
         if not len(todo):
             break
-    late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
-    _keep_better(best, late, _measured(kernel, signs[:, late], bound, start[:, late]))
-    return [machine for machine in best if machine is not None]
-
-
-def _measured(
-    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, coef: np.ndarray
-) -> list[Machine]:
-    """Machines with these feasible coefficients (n, m), and their gaps."""
-    gaps = _relative_gaps(_product(kernel, coef), coef, signs, bound)
-    none = np.arange(0)
-    pairs = zip(coef.T, gaps, strict=True)
-    return [Machine(column, float(gap), none, None, 0) for column, gap in pairs]
+    late = best.late(tol)
+    own = start[:, late]
+    gaps = _relative_gaps(_product(kernel, own), own, signs[:, late], bound)
+    pairs = zip(own.T, gaps, strict=True)
+    best.improve(late, [Machine(column, gap, none, None, 0) for column, gap in pairs])
+    return best
 
 
 def _solve_free(

@@ -37,12 +37,13 @@ NO_STEP = (
 )
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
-#: For q > 1, a step keeps this share of the weight that the current scores call for.
+#: For q > 1, a step keeps this share of the weight that the current scores call for; a
+#: start from another norm has it.
 KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
 #: Number of steps within which the gap must halve; otherwise they may be cycling.
-CYCLE = 6
+CYCLE = 10
 #: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
@@ -179,47 +180,44 @@ def _finish(
     keeps the convergence quadratic. Ends where the gap has stopped shrinking.
     """
     smallest, idle = gap, 0
-    criterion = problem.criterion
-    fixed = criterion.n_weights - criterion.n_kernels
     while idle < IDLE:
-        gradient, hessian = problem.derivatives(state, problem.weights(x))
-        floor = np.zeros_like(x)
-        # no sum is definite without the identity
-        least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
-        floor[:fixed] = np.minimum(x[:fixed], least)
-        if problem.concave:
-            floor = np.maximum(floor, _grown(x, -state.gradient))
-            floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
-        size = abs(float(gradient @ x)) or 1.0
-        tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
-        room = 1.0 - float(np.sum(floor))
-        slope = gradient - hessian @ (x - floor)
-        step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
-        decrease = -float(gradient @ step)
-        close = decrease <= ALREADY_CLOSE * size
-        merit, no_jump = problem.merit(state.value, x, 0.0), _no_jump(state.value)
-
-        def accept(
-            share: float,
-            trial: np.ndarray,
-            found: Evaluation,
-            decrease: float = decrease,
-            close: bool = close,
-            merit: float = merit,
-            no_jump: Accept = no_jump,
-            value: float = state.value,
-        ) -> bool:
-            gained = merit - problem.merit(found.value, trial, 0.0)
-            enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
-            level = found.value <= value + ALREADY_CLOSE * abs(value)
-            return no_jump(share, trial, found) and (enough or (close and level))
-
-        x, state = problem.move(x, step, np.full(len(x), TINY), accept)
+        x, state = _model_step(problem, x, state, gap)
         yield Iterate.at(problem.weights(x), state)
         scores = -state.gradient
         gap = float(np.max(scores) - scores @ x) / (abs(state.value) or 1.0)
         idle = 0 if gap <= 0.5 * smallest else idle + 1
         smallest = min(smallest, gap)
+
+
+def _model_step(
+    problem: _Problem, x: np.ndarray, state: Evaluation, gap: float
+) -> tuple[np.ndarray, Evaluation]:
+    """The next point (m,), toward the minimum of the model, and its evaluation."""
+    gradient, hessian = problem.derivatives(state, problem.weights(x))
+    fixed = problem.criterion.n_weights - problem.criterion.n_kernels
+    floor = np.zeros_like(x)
+    # no sum is definite without the identity
+    least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
+    floor[:fixed] = np.minimum(x[:fixed], least)
+    if problem.concave:
+        floor = np.maximum(floor, _grown(x, -state.gradient))
+        floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
+    size = abs(float(gradient @ x)) or 1.0
+    tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
+    room = 1.0 - float(np.sum(floor))
+    slope = gradient - hessian @ (x - floor)
+    step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
+    decrease = -float(gradient @ step)
+    close = decrease <= ALREADY_CLOSE * size
+    merit, no_jump = problem.merit(state.value, x, 0.0), _no_jump(state.value)
+
+    def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
+        gained = merit - problem.merit(found.value, trial, 0.0)
+        enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
+        level = found.value <= state.value + ALREADY_CLOSE * abs(state.value)
+        return no_jump(share, trial, found) and (enough or (close and level))
+
+    return problem.move(x, step, np.full(len(x), TINY), accept)
 
 
 Accept = Callable[[float, np.ndarray, Evaluation], bool]
@@ -470,7 +468,8 @@ def carried_over(
     """Where to start in the ball of one norm, from the optimum in that of another.
 
     The parts of :func:`~kernelweave.solvers.fixed_point.closed_form` change little with
-    the norm; these are the best weights for them, all positive.
+    the norm; these are the best weights for them, all positive. Kernels that had no
+    weight get some if their scores call for it, since weights grow slowly from nothing.
 
     Parameters
     ----------
@@ -479,10 +478,12 @@ def carried_over(
     weight_set : WeightSet
         The ball to start in.
     """
-    found = best_for_parts(weights, np.maximum(-gradient, 0.0), weight_set)
+    scores = np.maximum(-gradient, 0.0)
+    found = best_for_parts(weights, scores, weight_set)
     if not np.max(found) > 0.0:  # nothing depends on the weights
         return weight_set.start(len(weights))
-    return weight_set.scale(np.maximum(found, LEAST_START * np.max(found)))
+    least = np.maximum(LEAST_START, KEEP * weight_set.maximizer(scores))
+    return weight_set.scale(np.maximum(found / np.max(found), least))
 
 
 def _no_jump(value: float) -> Accept:
@@ -543,9 +544,7 @@ def safe_step(
     raise FactorizationError(failure)
 
 
-def working_set(
-    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
-) -> Iterator[Iterate]:
+def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
     """Minimise over the simplex when most of very many kernels get weight zero.
 
     Each round solves the problem restricted to the working set by :func:`newton`. The
@@ -577,7 +576,7 @@ def working_set(
         restricted = problem.restricted(inside)
         tol = max(SHARE * gap, SMALLEST_GAP)
         near = weights[places] / np.sum(weights[places])
-        start = (1.0 - spread) * near + spread / len(near)
+        start = (1.0 - SPREAD) * near + SPREAD / len(near)
         best, count = _round(restricted, weight_set, tol, start)
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights

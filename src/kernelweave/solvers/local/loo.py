@@ -62,10 +62,6 @@ class LeaveOneOut:
     """
 
     def __init__(self, bank: Bank, target: Array) -> None:
-        if bank.n_samples < 2:
-            raise ValueError(
-                f"leave-one-out needs at least 2 samples, got {bank.n_samples}"
-            )
         self.bank = bank
         self.target = as_float(target, bank.like.dtype)
 
