@@ -62,9 +62,8 @@ def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set, monkey
     """It takes over, or solves the machines on sets that it does not know."""
 
     def hasty(kernel, signs, bound, tol, *_):
-        return train_machines(kernel, signs, bound, tol, max_steps=1)
+        return train_machines(kernel, signs, bound, tol, max_steps=1, max_rounds=1)
 
-    monkeypatch.setattr(svm, "MAX_ROUNDS", 1)
     monkeypatch.setattr(criteria_margin, "train_machines", hasty)
     criterion, _ = margins.reference(60, 0, 3, "l1")
     solution = solve(criterion, weight_set, "newton", tol=1e-6)

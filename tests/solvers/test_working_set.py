@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.protocols import Method
+from kernelweave.solvers.newton import working_set
 
 
 def problem(rng, alpha, n=30, p=110, width=2):
@@ -58,11 +62,11 @@ def test_kernels_outside_are_neither_combined_nor_factored(rng, monkeypatch):
 
 @pytest.mark.measured
 @pytest.mark.parametrize("alpha", [0.05, "learn"])
-def test_a_round_starts_where_the_last_one_ended(alpha, rng, monkeypatch):
+def test_a_round_starts_where_the_last_one_ended(alpha, rng):
     criterion = problem(rng, alpha, p=300)
     warm = solve(criterion, Simplex(), tol=1e-6)
-    monkeypatch.setattr("kernelweave.solvers.newton.SPREAD", 1.0)
-    cold = solve(criterion, Simplex(), tol=1e-6)
+    cold_starts = Method("cold", partial(working_set, spread=1.0), 100)
+    cold = solve(criterion, Simplex(), method=cold_starts, tol=1e-6)
     assert warm.converged and cold.converged
     assert warm.value == pytest.approx(cold.value, rel=2e-6)
     assert warm.n_factorizations <= cold.n_factorizations

@@ -485,6 +485,7 @@ def train_machines(
     start: np.ndarray | None = None,
     violations: tuple[float, ...] = VIOLATIONS,
     max_steps: int = MAX_STEPS,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Machines:
     """Machines with or without a box, polished until their gaps are small enough.
 
@@ -506,8 +507,8 @@ def train_machines(
         ``a y`` from similar machines, whose active sets are tried first.
     violations : tuple of float
         Tolerances requested from LIBSVM; there may be none if there is a start.
-    max_steps : int
-        Maximum number of LIBSVM's steps.
+    max_steps, max_rounds : int
+        Maximum numbers of LIBSVM's steps, and of corrections of the active set.
 
     Returns
     -------
@@ -517,13 +518,14 @@ def train_machines(
     if start is None:
         start = libsvm(kernel, signs, bound, max_steps, violations[0])
         violations = violations[1:]
-    machines = _polish(kernel, signs, bound, start, tol)
+    machines = _polish(kernel, signs, bound, start, tol, max_rounds)
     for violation in violations:
         late = machines.late(tol)
         if not late:
             break
         coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
-        machines.improve(late, _polish(kernel, signs[:, late], bound, coef, tol))
+        found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
+        machines.improve(late, found)
     return machines
 
 
@@ -599,6 +601,7 @@ def _polish(
     bound: PerRow,
     coef: np.ndarray,
     tol: float,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Machines:
     """Solve on the free rows and correct the active sets until nothing is violated.
 
@@ -611,7 +614,7 @@ def _polish(
     none = np.arange(0)
     best = Machines(Machine(column, np.inf, none, None, 0) for column in start.T)
     todo = np.arange(signs.shape[1])  # the machines that are not finished
-    for rounds in range(1, MAX_ROUNDS + 1):
+    for rounds in range(1, max_rounds + 1):
         y, inside, top, most = (x[:, todo] for x in (signs, free, upper, box))
         fixed = np.where(top & ~inside, most, 0.0)
         beta, f, b, factors = _solve_free(kernel, y, inside, fixed, tol)

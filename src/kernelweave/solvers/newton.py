@@ -544,7 +544,9 @@ def safe_step(
     raise FactorizationError(failure)
 
 
-def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
+def working_set(
+    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
+) -> Iterator[Iterate]:
     """Minimise over the simplex when most of very many kernels get weight zero.
 
     Each round solves the problem restricted to the working set by :func:`newton`. The
@@ -576,7 +578,7 @@ def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate
         restricted = problem.restricted(inside)
         tol = max(SHARE * gap, SMALLEST_GAP)
         near = weights[places] / np.sum(weights[places])
-        start = (1.0 - SPREAD) * near + SPREAD / len(near)
+        start = (1.0 - spread) * near + spread / len(near)
         best, count = _round(restricted, weight_set, tol, start)
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights

@@ -36,7 +36,11 @@ SCS_ITERATIONS = 20_000
 MOST_ROWS = 100
 
 
-def sdp(criterion: Fisher | Margin, weight_set: LinearSet) -> Iterator[Iterate]:
+def sdp(
+    criterion: Fisher | Margin,
+    weight_set: LinearSet,
+    scs_iterations: int = SCS_ITERATIONS,
+) -> Iterator[Iterate]:
     """Solve the papers' semidefinite program for a criterion: :func:`sdp_problem`.
 
     With weights of any sign, and kernels that are nearly collinear, the solver may stop
@@ -49,7 +53,7 @@ def sdp(criterion: Fisher | Margin, weight_set: LinearSet) -> Iterator[Iterate]:
         A single one, evaluated at the weights found by the cone solver.
     """
     program, weights = sdp_problem(criterion, weight_set)
-    run_solver(program)
+    run_solver(program, scs_iterations)
     yield _evaluated(criterion, weight_set, weights.value, program.status)
 
 
@@ -461,7 +465,7 @@ def _inside(criterion: Criterion, weight_set: WeightSet, raw: np.ndarray) -> np.
     return into_set(criterion, weight_set, raw)
 
 
-def run_solver(problem: Any) -> None:
+def run_solver(problem: Any, scs_iterations: int = SCS_ITERATIONS) -> None:
     """Clarabel for small problems, SCS for the others."""
     blocks = [c.shape[0] for c in problem.constraints if type(c).__name__ == "PSD"]
     if sum(n * (n + 1) // 2 for n in blocks) <= CLARABEL_ENTRIES:
@@ -470,7 +474,7 @@ def run_solver(problem: Any) -> None:
         options["solver"] = "CLARABEL"
     else:
         options = dict.fromkeys(("eps_abs", "eps_rel"), SCS_TOLERANCE)
-        options |= {"solver": "SCS", "max_iters": SCS_ITERATIONS}
+        options |= {"solver": "SCS", "max_iters": scs_iterations}
     with warnings.catch_warnings():
         # The certificate measures how accurate the weights are.
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
