@@ -135,6 +135,22 @@ def test_no_model_is_reversed(model):
     assert 0 < silent < 8
 
 
+@pytest.mark.filterwarnings("ignore:.*rounding in float32")
+@every_model
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_without_anything_in_common_have_the_class_shares(model, dtype):
+    """The projection of a held-out row is zero up to rounding, which is no evidence.
+
+    Before, training rows of such kernels had the probability 1, or 0.
+    """
+    for n, k in ((10, 2), (20, 2), (21, 2), (20, 3), (50, 3)):
+        y, K = np.arange(n) % k, np.eye(n, dtype=dtype)
+        fitted = clone(model).set_params(views="precomputed").fit(K, y)
+        assert fitted.gaussians_.slope == 0.0
+        shares = np.tile(np.bincount(y) / n, (n, 1))
+        np.testing.assert_allclose(fitted.predict_proba(K), shares, rtol=1e-6)
+
+
 @every_model
 def test_a_clear_signal_has_no_remark(model, rng):
     X, y, X_new, new = draw(rng, [20, 20, 20], 2.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, row_chunks
+from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -17,6 +17,10 @@ VARIANCE_RANGE = (1.0, 1e3)
 #: Number of rows that the prior mean of a class, a multiple of its target, counts for.
 #: Without this prior the means of small classes are mostly noise.
 PRIOR_ROWS = 10.0
+#: A slope of so many units of rounding is none: projections of held-out rows are
+#: differences of targets and residuals. Of rows that have nothing in common, whose
+#: projections are zero, slopes of up to 11 units were found.
+NO_SLOPE = 32.0
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,9 @@ class ClassGaussians:
         priors : ndarray of shape (k,), optional
             Probabilities of the classes among new rows, in place of their shares.
         """
-        projected = np.asarray(projected, dtype=np.float64)
         design = design or RowDesign(len(codes))
         held_out = HeldOutClasses.of(projected, targets, codes, design)
+        projected = projected.astype(np.float64)
         return held_out.gaussians(projected, codes, design, spread, priors)
 
     @property
@@ -146,6 +150,8 @@ class HeldOutClasses:
         Target of each class.
     n_units : ndarray of int of shape (k,)
         Number of groups with rows of each class, or of rows.
+    precision : float, default=eps of float64
+        Rounding error of the projections, relative to the targets.
     """
 
     def __init__(
@@ -154,6 +160,7 @@ class HeldOutClasses:
         sums: np.ndarray,
         coding: np.ndarray,
         n_units: np.ndarray,
+        precision: float = DOUBLE_EPS,
     ) -> None:
         self.counts, self.n_units = np.asarray(counts, dtype=np.float64), n_units
         self.coding = np.asarray(coding, dtype=np.float64)
@@ -163,9 +170,8 @@ class HeldOutClasses:
         self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
         self.squares = np.sum(self.coding**2, axis=1)
-        self.found = float(np.sum(self.sums * self.coding))
-        self.sought = float(self.usable @ self.squares)
-        self.slope = float(_slope(np.array(self.found), np.array(self.sought)))
+        self.least = NO_SLOPE * precision
+        self.slope = float(self._slopes(self.sums, self.usable))
 
     @classmethod
     def of(
@@ -180,9 +186,9 @@ class HeldOutClasses:
         sums = np.zeros((len(first), projected.shape[1]))
         np.add.at(sums, codes, design.each[:, None] * projected)
         counts = np.bincount(codes, design.each)
-        return cls(
-            counts, sums, np.asarray(targets)[first], units_per_class(codes, design)
-        )
+        coding, n_units = np.asarray(targets)[first], units_per_class(codes, design)
+        precision = float(np.finfo(projected.dtype).eps)
+        return cls(counts, sums, coding, n_units, precision)
 
     def log_joint(
         self,
@@ -287,7 +293,7 @@ class HeldOutClasses:
             # Of two units, the other would be the only one: the class has no mean.
             alone = (gone > 0) & (self.n_units == 2)
             sums[alone], usable[alone] = 0.0, 0.0
-            slopes = _slope(np.sum(sums * self.coding, (1, 2)), usable @ self.squares)
+            slopes = self._slopes(sums, usable)  # (g,)
             prior = self.center + slopes[:, None, None] * self.coding
             apart = z[rows][:, None, :] - _means(sums, usable, prior)[unit]  # (s, k, r)
             found = np.einsum("ir,ikr,ikr->ik", precision[rows], apart, apart)
@@ -297,9 +303,11 @@ class HeldOutClasses:
             distances[rows] = np.where(slopes[unit, None] > 0, found, 0.0)
         return distances, np.log(shares)[units]
 
-
-def _slope(found: np.ndarray, sought: np.ndarray) -> np.ndarray:
-    return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
+    def _slopes(self, sums: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """The slope (...) for sums (..., k, r) over ``usable`` (..., k) rows."""
+        found, sought = np.sum(sums * self.coding, axis=(-2, -1)), usable @ self.squares
+        slopes = found / np.where(sought > 0, sought, np.inf)
+        return np.where(slopes > self.least, slopes, 0.0)
 
 
 def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:

@@ -143,9 +143,9 @@ class Measure:
             A discriminant has one alpha for all columns.
         """
         assert column is None
-        projected = to_numpy(design.held_out(target, residual)).astype(np.float64)
+        projected = to_numpy(design.held_out(target, residual))
         held_out = HeldOutClasses.of(projected, to_numpy(target), codes, design)
-        scores = held_out.log_joint(projected, codes, design, priors)
+        scores = held_out.log_joint(projected.astype(np.float64), codes, design, priors)
         known = held_out.several
         rows = known[codes]
         if not np.any(rows):
