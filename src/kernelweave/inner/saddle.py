@@ -151,7 +151,7 @@ class SaddlePath:
 
         sum_i w_i G_i b + tau D b - y - y z + y v + lam = 0,    e'b = 0,
         eta w_i^(q-1) - b'G_i b / 2 - s_i = 0,                  sum_i w_i^q = 1,
-        a z = u v = mu,  w_i s_i = mu,                          mu -> 0.
+        a z = u v = mu,  w_i s_i = rho mu,                      mu -> 0.
 
     On the simplex (q = 1) 2 eta is the variable t of the quadratically constrained
     program of Lanckriet et al. (2002), whose multipliers are the weights. A step
@@ -192,6 +192,9 @@ class SaddlePath:
         self.boxed = self.used & np.isfinite(self.box)
         self.n_factorizations = 0
         n, k = problem.signs.shape
+        # With few weights and many rows, equal products would settle the weights long
+        # before the rows: then weights at the boundary keep steps short.
+        self.emphasis = max(1.0, SHARE_OF_WEIGHTS * n * k / problem.n_weights)
         require_memory(
             8 * n * n * (k + 2),
             f"an interior point for {n} rows and {k} column(s)",
@@ -249,10 +252,11 @@ class SaddlePath:
             goal = min(1.0, FURTHER[0] * allowed + FURTHER[1])
             trial = point.moved(step, goal)
             aims = []
-            for before, (x, y) in zip(extra, trial.pairs, strict=True):
+            goals = mu, mu, self.emphasis * mu
+            for unit, before, (x, y) in zip(goals, extra, trial.pairs, strict=True):
                 product = x * y
-                near = np.clip(product, CENTRAL[0] * mu, CENTRAL[1] * mu)
-                aims.append(before + np.maximum(near - product, -CENTRAL[1] * mu))
+                near = np.clip(product, CENTRAL[0] * unit, CENTRAL[1] * unit)
+                aims.append(before + np.maximum(near - product, -CENTRAL[1] * unit))
             found = self.solve(mu, predictor, extra=aims)
             reached = point.longest(found)
             if reached < allowed + WORTHWHILE * (goal - allowed):
@@ -265,7 +269,7 @@ class SaddlePath:
         point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
         if step is not None:
             point = point.moved(step, min(1.0, point.longest(step)))
-        return point.complementarity / float(n_pairs + len(point.w))
+        return point.complementarity / float(n_pairs + self.emphasis * len(point.w))
 
     def solve(
         self,
@@ -273,12 +277,13 @@ class SaddlePath:
         before: Point | None = None,
         extra: list[np.ndarray] | None = None,
     ) -> Point:
-        """The step to ``a z = u v = w s = mu`` from the factored ``M``s.
+        """The step to ``a z = u v = mu``, ``w s = rho mu``, from the factored ``M``s.
 
         The products of the step ``before`` correct the linearisation.
         """
         point, signs = self.point, self.signs
-        gaps = [mu - x * y for x, y in point.pairs]
+        goals = mu, mu, self.emphasis * mu
+        gaps = [goal - x * y for goal, (x, y) in zip(goals, point.pairs, strict=True)]
         if before is not None:
             pairs = zip(gaps, before.pairs, strict=True)
             gaps = [gap - dx * dy for gap, (dx, dy) in pairs]
@@ -479,6 +484,8 @@ def _largest_sum(scores: np.ndarray, q: float) -> float:
     return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))
 
 
+#: Share of the products of rows and multipliers that those of the weights should have.
+SHARE_OF_WEIGHTS = 0.1
 #: Corrections of a step; the length they aim for, as a multiple of what is allowed and
 #: what is added to it; the products they leave alone, as multiples of mu; and the share
 #: of the length aimed for that makes another correction worth its solves.
