@@ -1079,9 +1079,8 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    several = [targets] if classify else []  # a fold needs two different ones of each
-    if classify or fitted.choice.errors is not None:  # one group after another left out
-        several.append(design.units)
+    # A fold needs two different ones of each: it leaves out one group after another.
+    several = [design.units, targets] if classify else [design.units]
     splits = [
         (train, test)
         for train, test in choose_splits(cv, targets, design, classify)
