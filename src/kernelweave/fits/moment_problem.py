@@ -196,7 +196,7 @@ class GcvPath(AlphaPath):
         return np.stack(found)
 
     def precision(self, alphas: np.ndarray) -> np.ndarray:
-        """q at each alpha (k,), from at most n - 1 eigenvalues: others are rounding."""
+        """The q of each alpha (k,), from n - 1 eigenvalues: others are rounding."""
         n = self.n_samples
         values = to_numpy(self.eigenvalues)[-(n - 1) :]  # in ascending order
         rest = (n - 1 - len(values)) / alphas
