@@ -190,6 +190,27 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
         assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.08)
 
 
+@pytest.mark.filterwarnings("ignore:.*rounding in float32")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_common_factor_is_a_factor_of_alpha(grouped, dtype, rng):
+    """Before, weights of 1e12 gave a leave-one-out score of 1, and 1e-9 an error."""
+    y = np.arange(24) % 2
+    X = (rng.normal(size=(24, 6)) + 0.5 * y[:, None]).astype(dtype)
+    groups = np.arange(24) // 2 if grouped else None
+    expected = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X, y, groups=groups)
+    for factor in (1e-9, 1e6, 1e12):
+        weights = np.full(24, factor)
+        model = KernelFDA(VIEWS, alpha=0.1 * factor, cv=None)
+        model.fit(X, y, sample_weight=weights, groups=groups)
+        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-4)
+        assert_allclose(model.transform(X), expected.transform(X), atol=1e-4)
+    if dtype == np.float64:  # a tiny alpha is left
+        model.set_params(alpha=1.0).fit(X, y, weights, groups)
+        expected.set_params(alpha=1e-12).fit(X, y, groups=groups)
+        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-2)
+
+
 @pytest.mark.parametrize("model", [*MODELS.values(), *SUMMED.values()])
 def test_rows_of_weight_zero_are_left_out(model, data):
     y, weights = data.y(model), data.weights.copy()
