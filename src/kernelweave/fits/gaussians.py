@@ -287,7 +287,9 @@ class HeldOutClasses:
         weights = np.where(self.several[own], design.each, 0.0)
         taken = np.zeros((int(np.max(units)) + 1, k))
         np.add.at(taken, (units, own), weights)
-        share, shares = _shares(self.counts), _shares(self.counts - taken)
+        # Something is left of a class with other rows, even next to a huge weight.
+        left = np.maximum(self.counts - taken, DOUBLE_EPS * self.counts)
+        share, shares = _shares(self.counts), _shares(left)
         # Without the rows their class is smaller, which stretches the coordinate of
         # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
         stretch = np.where(taken > 0, share * (share / shares - 1.0), 0.0)
