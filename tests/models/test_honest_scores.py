@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
 
 from estimators import ONE_EACH, SETTINGS, has, in_turn, some
-from kernelweave import KernelFDA
+from kernelweave import KernelFDA, MultipleKernelFDA
 
 VIEWS = [("left", "rbf", slice(0, 10)), ("right", "rbf", slice(10, 20))]
 LINEAR = [("left", "linear", slice(0, 10)), ("right", "linear", slice(10, 20))]
@@ -149,6 +149,21 @@ def test_rows_without_anything_in_common_have_the_class_shares(model, dtype):
         assert fitted.gaussians_.slope == 0.0
         shares = np.tile(np.bincount(y) / n, (n, 1))
         np.testing.assert_allclose(fitted.predict_proba(K), shares, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*rounding in float32")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("alpha", ["loo", 0.1, 1e-3])
+def test_moments_of_rows_without_anything_in_common_give_the_class_shares(alpha, dtype):
+    """Before, these were divided by zero, and probabilities were 0, 1 or NaN."""
+    for n in (12, 40, 41):  # no more than features
+        X, y = np.eye(n, dtype=dtype), np.arange(n) % 2
+        model = MultipleKernelFDA(
+            norm=1, alpha=alpha, features="nystroem", n_features=n, cv=None
+        ).partial_fit(X, y)
+        assert model.gaussians_.slope == 0.0
+        shares = np.tile(np.bincount(y) / n, (n, 1))
+        np.testing.assert_allclose(model.predict_proba(X), shares, rtol=1e-6)
 
 
 @every_model

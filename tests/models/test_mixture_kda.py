@@ -398,6 +398,17 @@ def test_kernels_that_are_not_similarities(make_problem):
     assert np.all(np.isfinite(columns.transform(zeros)))
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_posterior_weights_for_columns_of_any_size(make_problem, scale):
+    """Products of squared norms would leave the range of numbers."""
+    problem = make_problem(3)
+    halves = [("a", Linear(), slice(0, 4)), ("b", Linear(), slice(4, 9))]
+    model = MixtureKDA(halves, projection="posterior")
+    expected = clone(model).fit(problem.X, problem.y).transform(problem.new)
+    model.fit(scale * problem.X, problem.y)
+    assert_allclose(model.transform(scale * problem.new), expected, rtol=1e-6)
+
+
 # Missing views ------------------------------------------------------------------------
 
 

@@ -12,10 +12,17 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave import (
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    ProbabilisticKDA,
+)
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.kernels import RBF, Linear
 
@@ -188,6 +195,55 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
         summed.fit(X, y, sample_weight=scale * weights)
         # over 24 draws at most 2 %
         assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.08)
+
+
+@pytest.mark.filterwarnings("ignore:float64 cannot tell a noise level")
+@pytest.mark.parametrize(
+    "model", [KernelFDA(VIEWS, cv=None), ProbabilisticKDA(VIEWS), MixtureKDA(VIEWS)]
+)
+def test_rows_of_tiny_or_huge_weight_divide_nothing_by_zero(model, data):
+    """A row of weight 1e-20 is as good as left out; two of 1e20 are all there is."""
+    X, y = data.X, data.y(model)
+    expected = clone(model).fit(X[1:], y[1:]).predict_proba(data.new)
+    model.fit(X, y, sample_weight=np.where(np.arange(N) == 0, 1e-20, 1.0))
+    assert_allclose(model.predict_proba(data.new), expected, atol=0.02)
+    first = np.unique(y, return_index=True)[1]
+    model.fit(X, y, sample_weight=np.where(np.isin(np.arange(N), first), 1e20, 1.0))
+    assert np.all(np.isfinite(model.predict_proba(data.new)))
+
+
+@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelRidge(), MixtureKDA()])
+def test_a_row_that_outweighs_all_others_is_refused(model, data):
+    """Before, class shares and means without it were divided by zero."""
+    heavy = np.where(np.arange(N) == 7, 1e16, 1.0)
+    message = "row 7 has the weight 1e\\+16, and all other rows together 59: .*Reduce"
+    with pytest.raises(ValueError, match=message):
+        model.fit(data.X, data.y(model), sample_weight=heavy)
+    if not isinstance(model, MixtureKDA):
+        heavy[8] = 1e16
+        with pytest.raises(ValueError, match="the group of row 7 has the weight 2e"):
+            model.fit(data.X, data.y(model), heavy, (np.arange(N) + 1) // 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*rounding in float32")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_common_factor_is_a_factor_of_alpha(grouped, dtype, rng):
+    """Before, weights of 1e12 gave a leave-one-out score of 1, and 1e-9 an error."""
+    y = np.arange(24) % 2
+    X = (rng.normal(size=(24, 6)) + 0.5 * y[:, None]).astype(dtype)
+    groups = np.arange(24) // 2 if grouped else None
+    expected = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X, y, groups=groups)
+    for factor in (1e-9, 1e6, 1e12):
+        weights = np.full(24, factor)
+        model = KernelFDA(VIEWS, alpha=0.1 * factor, cv=None)
+        model.fit(X, y, sample_weight=weights, groups=groups)
+        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-4)
+        assert_allclose(model.transform(X), expected.transform(X), atol=1e-4)
+    if dtype == np.float64:  # a tiny alpha is left
+        model.set_params(alpha=1.0).fit(X, y, weights, groups)
+        expected.set_params(alpha=1e-12).fit(X, y, groups=groups)
+        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-2)
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), *SUMMED.values()])

@@ -160,7 +160,7 @@ class Fisher(KernelCriterion):
         matrix = self.bank.combine(kernel_weights, out=self._work, lower=True)
         self._work = matrix
         if self.is_centred:
-            size = alpha + self.design.level * float(np.sum(kernel_weights))
+            size = alpha + self.design.shift * float(np.sum(kernel_weights))
             self.design.add_null(matrix, size)
         self._factored = None
         factor = factor_regularized(matrix, alpha)

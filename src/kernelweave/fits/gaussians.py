@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
+from kernelweave._array import (
+    CACHE_ENTRIES,
+    DOUBLE_EPS,
+    Array,
+    from_numpy,
+    namespace,
+    row_chunks,
+)
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -280,12 +287,14 @@ class HeldOutClasses:
         weights = np.where(self.several[own], design.each, 0.0)
         taken = np.zeros((int(np.max(units)) + 1, k))
         np.add.at(taken, (units, own), weights)
-        share, shares = _shares(self.counts), _shares(self.counts - taken)
+        # Something is left of a class with other rows, even next to a huge weight.
+        left = np.maximum(self.counts - taken, DOUBLE_EPS * self.counts)
+        share, shares = _shares(self.counts), _shares(left)
         # Without the rows their class is smaller, which stretches the coordinate of
         # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
         stretch = np.where(taken > 0, share * (share / shares - 1.0), 0.0)
         distances = np.zeros((m, k))
-        for part in row_chunks(len(taken), k * k * m // len(taken)):
+        for part in row_chunks(len(taken), k * k * m // len(taken), CACHE_ENTRIES):
             rows = np.flatnonzero((units >= part.start) & (units < part.stop))
             unit, gone = units[rows] - part.start, taken[part]
             sums, usable = np.tile(self.sums, (len(gone), 1, 1)), self.usable - gone
@@ -296,10 +305,12 @@ class HeldOutClasses:
             slopes = self._slopes(sums, usable)  # (g,)
             prior = self.center + slopes[:, None, None] * self.coding
             apart = z[rows][:, None, :] - _means(sums, usable, prior)[unit]  # (s, k, r)
-            found = np.einsum("ir,ikr,ikr->ik", precision[rows], apart, apart)
-            along = (apart @ self.coding.T) ** 2  # (s, k, k)
-            along = np.einsum("ikc,ic->ik", along, stretch[part][unit])
-            found += np.mean(precision[rows], axis=1, keepdims=True) * along
+            found = ((apart * apart) @ precision[rows][:, :, None])[:, :, 0]
+            size = np.mean(precision[rows], axis=1, keepdims=True) * stretch[part][unit]
+            for c in np.unique(own[rows]):  # no other class is smaller
+                fewer = np.flatnonzero(size[:, c])
+                along = apart[fewer] @ self.coding[c]  # (., k)
+                found[fewer] += size[fewer, c, None] * along**2
             distances[rows] = np.where(slopes[unit, None] > 0, found, 0.0)
         return distances, np.log(shares)[units]
 

@@ -189,14 +189,18 @@ class GcvPath(AlphaPath):
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` of each column, (a, k)."""
         squares = to_numpy(self.rotated**2)  # (r, k)
-        values, n = to_numpy(self.eigenvalues), self.n_samples
-        found = []
+        values, found = to_numpy(self.eigenvalues), []
         for row in alphas:  # (1,) or (k,)
-            shrink = 1.0 / (values[:, None] + row)
-            rest = (n - 1 - len(values)) / row
-            q = np.maximum(np.sum(shrink, axis=0) + rest, 1e-300) / n
-            found.append(np.sum(shrink**2 * squares, axis=0) / (self.total * q**2))
+            shrunk = np.sum(squares / (values[:, None] + row) ** 2, axis=0)
+            found.append(shrunk / (self.total * self.precision(row) ** 2))
         return np.stack(found)
+
+    def precision(self, alphas: np.ndarray) -> np.ndarray:
+        """The q of each alpha (k,), from n - 1 eigenvalues: others are rounding."""
+        n = self.n_samples
+        values = to_numpy(self.eigenvalues)[-(n - 1) :]  # in ascending order
+        rest = (n - 1 - len(values)) / alphas
+        return (np.sum(1.0 / (values[:, None] + alphas), axis=0) + rest) / n
 
 
 class CvPath(AlphaPath):

@@ -225,8 +225,12 @@ class LooTable:
 
     @property
     def spread(self) -> np.ndarray:
-        """Leave-one-out variances divided by the amplitude, (g, n)."""
-        return 1.0 / self.precision + self.unknown
+        """Leave-one-out variances divided by the amplitude, (g, n).
+
+        They are at least those of the noise, which rounding could hide: rows of tiny
+        weight have inverse precisions next to which it is lost.
+        """
+        return np.maximum(1.0 / self.precision + self.unknown, self.noises[:, None])
 
     def amplitude(self) -> np.ndarray:
         """The amplitudes (g, k) that maximise the Gaussian leave-one-out density."""

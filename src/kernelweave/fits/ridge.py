@@ -67,8 +67,8 @@ class RowDesign:
         Codes 0 .. g - 1 of sets of rows that are left out together; None if rows are
         left out one at a time.
     level : float
-        The mean eigenvalue of the kernels, 1 if they have trace n: the unit of what is
-        added to the eigenvalue of the null vector.
+        The mean eigenvalue of the kernels between unweighted rows, 1 if they have trace
+        n.
     """
 
     n_rows: int
@@ -85,6 +85,11 @@ class RowDesign:
     def total(self) -> float:
         """N."""
         return float(self.n_rows if self.weights is None else np.sum(self.weights))
+
+    @property
+    def shift(self) -> float:
+        """What is added to the zero eigenvalue of ``G~``: the mean of all others."""
+        return self.level * self.total / self.n_rows
 
     @cached_property
     def each(self) -> np.ndarray:
@@ -459,7 +464,7 @@ def fit_kernel(
     weights and groups.
     """
     design = design or RowDesign(int(gram.shape[0]))
-    shift = design.level
+    shift = design.shift
     design.add_null(gram, shift)
     return fit_factored(factor_regularized(gram, alpha), target, alpha + shift, design)
 
@@ -842,7 +847,7 @@ class LooDescent:
     ) -> None:
         n = int(gram.shape[0])
         self.design = design or RowDesign(n)
-        self.shift = self.design.level  # of the null vector, as in :func:`fit_kernel`
+        self.shift = self.design.shift  # of the null vector, as in :func:`fit_kernel`
         assert self.design.groups is None
         unit, largest = spectrum_bounds(gram, n)
         self.mean_eigenvalue = unit

@@ -223,7 +223,7 @@ class RegularizedKernel:
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
         shifted = namespace(gram).asarray(gram, copy=True)
-        self.design.add_null(shifted, self.design.level)
+        self.design.add_null(shifted, self.design.shift)
         self.factor = factor_regularized(shifted, self.alpha)
 
     def solve(self, b: Array) -> Array:

@@ -199,7 +199,7 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any, number: int) -> Arr
             "projection='prior'"
         )
     own = source.diagonal_as_defined(i, rows)
-    norms = xp.sqrt(own[:, None] * diagonal[None, :])
+    norms = xp.sqrt(own)[:, None] * xp.sqrt(diagonal)[None, :]
     nothing = norms <= 0  # a row of zeros counts as orthogonal to every other
     cosine = gram / xp.where(nothing, xp.ones_like(norms), norms)
     return 0.5 + 0.5 * xp.where(nothing, xp.zeros_like(cosine), cosine)

@@ -1004,7 +1004,32 @@ def _rows_that_count(
     keep, weights = read_row_weights(X, labels, *given)
     if keep is not None and codes is not None:
         codes = read_groups(codes[keep], len(keep), owner)
+    if weights is not None and not hasattr(model, "C"):
+        _refuse_dominance(weights, codes, keep, owner)
     return keep, weights, codes
+
+
+#: Others that weigh no more than this, relative to one row or group, are rounding.
+NOTHING_LEFT = 1e-12
+
+
+def _refuse_dominance(
+    weights: np.ndarray, codes: np.ndarray | None, keep: np.ndarray | None, owner: str
+) -> None:
+    """Refuse a row, or group, without which no weight would be left in float64."""
+    units = np.arange(len(weights)) if codes is None else codes
+    sums = np.bincount(units, weights)
+    most = int(np.argmax(sums))
+    rest = float(np.sum(np.delete(sums, most)))
+    if len(sums) > 1 and rest <= NOTHING_LEFT * sums[most]:
+        row = int(np.flatnonzero(units == most)[0])
+        row = row if keep is None else int(keep[row])
+        whose = f"row {row}" if codes is None else f"the group of row {row}"
+        raise ValueError(
+            f"{owner}: {whose} has the weight {sums[most]:.3g}, and all other rows "
+            f"together {rest:.3g}: too little to learn from when it is left out. "
+            "Reduce its sample_weight"
+        )
 
 
 def read_row_design(

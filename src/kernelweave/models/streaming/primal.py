@@ -195,9 +195,14 @@ class MomentFit:
         for alpha in np.unique(alphas):
             factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
             coef = solve_factored(factor, problem.target)
-            trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
+            if missing >= 0:
+                trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
+                precision = trace / problem.n_rows
+            else:  # the difference might be rounding
+                path = GcvPath(problem, choice.weights)
+                precision = float(path.precision(np.array([alpha]))[0])
             for j in np.flatnonzero(alphas == alpha):
-                self.precision[j] = trace / problem.n_rows
+                self.precision[j] = precision
                 columns[j] = coef[:, int(j) : int(j) + 1]
         self.coef = xp.concat(columns, axis=1)
 
@@ -260,7 +265,7 @@ def _gaussians(
     the Gaussians are those of kernels between all rows.
     """
     problem, k, probe = fit.problem, len(targets), fit.probe
-    widen = 1.0 / (float(fit.choice.alpha) * max(float(fit.precision[0]), 1e-300))
+    widen = 1.0 / (float(fit.choice.alpha) * float(fit.precision[0]))
     used = np.repeat(fit.weights != 0, problem.widths)
     head = to_numpy(moments.total()[1 : 1 + k, :])
     counts = head[:, 0]
@@ -277,11 +282,15 @@ def _gaussians(
         room = 1.0 - probe.weights * (1.0 / problem.total + _leverages(fit))
     except FactorizationError:  # alpha is within rounding of zero
         room = np.full(len(codes), 1.0 / widen)
-    held_out = own * (1.0 + lost) - missed / np.maximum(room, LEAST_ROOM)[:, None]
+    wider = 1.0 / np.maximum(room, LEAST_ROOM)
+    held_out = own * (1.0 + lost) - wider[:, None] * missed
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
     seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
     means += share.T @ (held_out - about) / seen
-    classes = HeldOutClasses(counts, counts[:, None] * means, targets, moments.sizes)
+    precision = problem.precision * max(widen, float(np.mean(wider)))
+    classes = HeldOutClasses(
+        counts, counts[:, None] * means, targets, moments.sizes, precision
+    )
     design = RowDesign(len(codes), probe.weights)
     return classes.gaussians(held_out, codes, design, priors=priors)
 
