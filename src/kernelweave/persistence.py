@@ -66,8 +66,14 @@ MOVED = {
 }
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
-#: Types from elsewhere that run no code; imputers of scikit-learn keep their dtypes.
-HARMLESS = ("numpy.dtype",)
+#: Types from elsewhere that run no code: imputers of scikit-learn keep their dtypes,
+#: and tables hold values of the others.
+HARMLESS = (
+    "numpy.dtype",
+    "decimal.Decimal",
+    "pandas.Interval",
+    "pandas._libs.interval.Interval",
+)
 
 
 def save(

@@ -1006,7 +1006,7 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
 def floats_of(
     values: np.ndarray, refused: Callable[[tuple[int, ...], Any, Exception], str]
 ) -> np.ndarray:
-    """Entries of any type as floats, None as NaN; texts and times are no numbers.
+    """Entries of any type as floats, None and NA as NaN; texts and times are refused.
 
     ``refused`` says what is wrong, given the place and value of an entry and the error.
     """
@@ -1017,7 +1017,8 @@ def floats_of(
                 raise ValueError("text")
             if isinstance(value, np.datetime64 | np.timedelta64):
                 raise ValueError("a time")
-            out[place] = np.nan if value is None else value
+            absent = value is None or type(value).__name__ == "NAType"  # of pandas
+            out[place] = np.nan if absent else value
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(refused(place, value, error)) from error
