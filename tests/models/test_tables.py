@@ -22,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from estimators import EXPLICIT, ONE_EACH, output, some
 from kernelweave import (
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     TransductiveKernelSVC,
     load,
@@ -432,6 +433,18 @@ def test_a_view_may_be_absent_from_new_rows(estimator):
     model.set_params(missing="error")
     with pytest.raises(ValueError, match=r"lacks the column\(s\) 'category'"):
         output(model, X.drop(columns="category"))
+
+
+def test_absent_rows_of_another_library():
+    pl = pytest.importorskip("polars")
+    X = table("float", "text")
+    X.loc[5:9, "text"] = None
+    views = [("size", "rbf", ["size", "float"]), ("ward", "auto", ["text"])]
+    model = MixtureKDA(views, missing="available").fit(X, Y)
+    other = pl.DataFrame({name: X[name].tolist() for name in X[["size", "float"]]})
+    words = [None if gap else v for v, gap in zip(X.text, X.text.isna(), strict=True)]
+    other = other.with_columns(pl.Series("text", words))
+    assert_allclose(model.predict_proba(other), model.predict_proba(X))
 
 
 KERNELS = {

@@ -170,13 +170,15 @@ class Columns:
         return table.to_series(0) if hasattr(table, "get_column") else table[:, 0]
 
     def filled(self, rows: np.ndarray, filler: Columns) -> Columns:
-        """With the first row of ``filler`` where ``rows`` (n,) is False."""
+        """With the first row that has the view where ``rows`` (n,) is False.
+
+        If there is none, that is the first row of ``filler``.
+        """
         if np.all(rows):
             return self
         if not np.any(rows):
             return filler[np.zeros(len(rows), dtype=int)]
-        parts = Columns.concatenate([filler[:1], self])
-        return parts[np.where(rows, np.arange(len(rows)) + 1, 0)]
+        return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]
 
 
 def read_columns(X: Any, columns: list[int]) -> Columns:
