@@ -214,6 +214,17 @@ def test_arrow_tables_keep_the_index_of_pandas_as_a_column():
     expected = KernelFDA(alpha=0.1, cv=None).fit(X, Y).decision_function(X)
     model = KernelFDA(alpha=0.1, cv=None).fit(named, Y)
     assert_allclose(model.decision_function(named), expected)
+    views = [("one", "rbf", ["size"]), ("two", "auto", ["text", "date"])]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.1, features="nystroem", cv=None)
+    X = X.assign(ill=Y)
+    found = [
+        clone(model).fit(arrow.Table.from_pandas(one), "ill").decision_function(X)
+        for one in (X, X.set_index("text"), X.set_index("ill"))
+    ]
+    assert_allclose(found[1:], found[:1] * 2)
+    unread = pytest.importorskip("pyarrow.dataset").dataset(named)
+    with pytest.raises(TypeError, match=r"InMemoryDataset.*Pass X\.to_table\(\)"):
+        KernelFDA().fit(unread, Y)
 
 
 def test_tables_of_polars_are_restored(tmp_path):

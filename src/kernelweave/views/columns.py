@@ -227,6 +227,11 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
             f"X is a {type(X).__name__}, whose rows have not been computed. Pass "
             "X.collect() instead."
         )
+    if is_arrow(X) and not is_table(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}, whose rows have not been read. Pass "
+            "X.to_table() instead."
+        )
     if X is None:
         raise ValueError(
             f"X is None, but {owner} needs one row per sample. Pass an array or a "
