@@ -58,6 +58,8 @@ HEADER_BYTES = 16 * 2**20
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
+#: The splitters of scikit-learn, which ``cv`` may be.
+SPLITTERS = "sklearn.model_selection._split"
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 #: Types that have moved since a release, by the name in the files it wrote.
@@ -67,9 +69,11 @@ MOVED = {
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
 #: Types from elsewhere that run no code: imputers of scikit-learn keep their dtypes,
-#: and tables hold values of the others.
+#: selectors choose the columns of views, and tables hold values of the others.
 HARMLESS = (
     "numpy.dtype",
+    "numpy.number",
+    "sklearn.compose._column_transformer.make_column_selector",
     "decimal.Decimal",
     "pandas.Interval",
     "pandas._libs.interval.Interval",
@@ -220,13 +224,15 @@ def _with_moved_types(content: bytes) -> bytes:
 def is_ours(name: str) -> bool:
     """Whether a type is one of the parts of which this package's models are made.
 
-    Only classes that a module of :data:`ROOMS` itself defines count, since these
-    modules import others by name, and of the functions only :data:`FUNCTIONS`.
+    Only classes that a module of :data:`ROOMS`, or that of the splitters, itself
+    defines count, since these modules import others by name, and of the functions only
+    :data:`FUNCTIONS`.
     """
     if name in HARMLESS:
         return True
     module, _, attribute = name.rpartition(".")
-    if module.split(".")[:2] not in [["kernelweave", room] for room in ROOMS]:
+    rooms = [["kernelweave", room] for room in ROOMS]
+    if module.split(".")[:2] not in rooms and module != SPLITTERS:
         return False
     try:
         found = getattr(importlib.import_module(module), attribute, None)

@@ -137,7 +137,17 @@ def _parse_view(index: int, view: object) -> View:
             f"The name of a view must be a str; found {_brief(name)} at position "
             f"{index} of views. The order is (name, kernel, columns)."
         )
-    return View(*view)
+    return View(name, view[1], plain_columns(view[2]))
+
+
+def plain_columns(columns: Any) -> Any:
+    """The columns of a view; those in an Index or Series, say, as a list.
+
+    A file can hold a list.
+    """
+    if hasattr(columns, "to_numpy"):
+        return columns.to_numpy().tolist()
+    return list(columns) if isinstance(columns, range) else columns
 
 
 def _check_names(names: list[str], reserved: Collection[str]) -> None:
