@@ -456,6 +456,10 @@ def test_absent_rows_of_another_library():
     words = [None if gap else v for v, gap in zip(X.text, X.text.isna(), strict=True)]
     other = other.with_columns(pl.Series("text", words))
     assert_allclose(model.predict_proba(other), model.predict_proba(X))
+    portions = MultipleKernelFDA(views, norm=1, alpha=0.1, features="nystroem", cv=None)
+    portions.partial_fit(X.fillna("east"), Y, classes=[0, 1])
+    with pytest.raises(TypeError, match="several libraries: pandas and polars"):
+        portions.partial_fit(other.fill_null("east"), Y)
 
 
 KERNELS = {

@@ -22,6 +22,7 @@ from kernelweave.views.columns import (
     column_names,
     is_table,
     labels_of,
+    listed,
     take_columns,
     to_float,
 )
@@ -122,7 +123,13 @@ class Columns:
 
     @classmethod
     def concatenate(cls, parts: list[Columns]) -> Columns:
-        """The rows of all parts."""
+        """The rows of all parts, which must be tables of the same library."""
+        libraries = {type(part.table).__module__.partition(".")[0] for part in parts}
+        if len(libraries) > 1:
+            raise TypeError(
+                "Portions of rows are tables of several libraries: "
+                f"{listed(sorted(libraries))}. Pass all of them as tables of one."
+            )
         return parts[0]._with(concatenate_rows([part.table for part in parts]))
 
     def column(self, j: int) -> Column:
