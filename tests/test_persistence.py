@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -128,6 +129,17 @@ def test_columns_and_folds_of_any_kind(columns, tmp_path):
     np.testing.assert_array_equal(output(same, X), output(model, X))
     again = clone(same).fit(X, y)
     np.testing.assert_array_equal(output(again, X), output(model, X))
+
+
+def test_searches_and_calibrated_classifiers(tmp_path):
+    X, y = rows()
+    search = GridSearchCV(
+        KernelFDA(VIEWS, cv=None), {"alpha": [0.1, 1.0]}, cv=2, scoring="roc_auc"
+    )
+    for model in (search, CalibratedClassifierCV(KernelFDA(VIEWS, cv=None), cv=2)):
+        kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
+        same = kernelweave.load(tmp_path / "model.kw")
+        np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
 
 
 def test_the_header_tells_what_the_file_is(saved):

@@ -189,7 +189,7 @@ def test_a_copy_has_the_names_types_and_levels_of_the_table():
         }
     )
     plain = frame.set_axis(range(7), axis=1)
-    for one in (frame, plain, plain[[2, 1]], plain[[3]]):
+    for one in (frame, plain, plain[[2, 1]], plain[[3]].rename(columns={3: 0.5})):
         again = pickle.loads(pickle.dumps(Columns(one, list(one.columns))))
         pd.testing.assert_frame_equal(again.table, one)
     words = read_column(plain.astype({0: "category"}), 0).values

@@ -223,7 +223,7 @@ def _plain_name(name: Any) -> Any:
     """A name of a column that files can hold; those of several levels are tuples."""
     if isinstance(name, tuple):
         return tuple(map(_plain_name, name))
-    return name if isinstance(name, str | int) else str(name)
+    return name if isinstance(name, str | int | float) else str(name)
 
 
 def _as_stored(column: Any) -> Any:
