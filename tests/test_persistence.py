@@ -11,7 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_selector
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -105,6 +108,40 @@ def test_frames_and_pipelines(tmp_path):
     np.testing.assert_array_equal(same.predict_proba(X), pipeline.predict_proba(X))
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        lambda X: X.columns[:2],
+        lambda X: range(2),
+        lambda X: X.columns.to_series() < "c",
+        lambda X: make_column_selector("a|b", dtype_include=np.number),
+    ],
+    ids=["index", "range", "mask", "selector"],
+)
+def test_columns_and_folds_of_any_kind(columns, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    values, y = rows()
+    X = pandas.DataFrame(values[:, :3], columns=["a", "b", "c"])
+    views = [("left", "rbf", columns(X)), ("right", "linear", "c")]
+    model = KernelFDA(views, alpha=0.1, cv=StratifiedKFold(2)).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
+    again = clone(same).fit(X, y)
+    np.testing.assert_array_equal(output(again, X), output(model, X))
+
+
+def test_searches_and_calibrated_classifiers(tmp_path):
+    X, y = rows()
+    search = GridSearchCV(
+        KernelFDA(VIEWS, cv=None), {"alpha": [0.1, 1.0]}, cv=2, scoring="roc_auc"
+    )
+    for model in (search, CalibratedClassifierCV(KernelFDA(VIEWS, cv=None), cv=2)):
+        kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
+        same = kernelweave.load(tmp_path / "model.kw")
+        np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+
+
 def test_the_header_tells_what_the_file_is(saved):
     path, _ = saved
     header = read_header(path)
@@ -163,6 +200,7 @@ def test_what_cannot_be_saved_says_so(tmp_path):
         ("kernelweave.cli.folder.prepare_folder", False),
         ("kernelweave.models.no_such_module.Class", False),
         ("kernelweaver.models.Class", False),
+        ("sklearn.model_selection._split.train_test_split", False),
         ("os.system", False),
     ],
 )

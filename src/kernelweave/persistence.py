@@ -24,6 +24,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from glob import escape
 from pathlib import Path
 from types import FunctionType
@@ -34,6 +35,7 @@ import numpy as np
 import scipy
 import sklearn
 from sklearn.base import BaseEstimator
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from kernelweave._files import check_arrays
 from kernelweave.exceptions import ModelFileError, library
@@ -58,6 +60,14 @@ HEADER_BYTES = 16 * 2**20
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
+#: Where scikit-learn defines what its searches, ensembles and calibrated classifiers,
+#: and the ``cv`` of ours, keep beside estimators.
+SCIKIT_LEARN = (
+    "sklearn.calibration",
+    "sklearn.metrics._scorer",
+    "sklearn.model_selection._split",
+    "sklearn.utils._bunch",
+)
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 #: Types that have moved since a release, by the name in the files it wrote.
@@ -66,8 +76,16 @@ MOVED = {
 }
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
-#: Types from elsewhere that run no code; imputers of scikit-learn keep their dtypes.
-HARMLESS = ("numpy.dtype",)
+#: Types from elsewhere that run no code: imputers of scikit-learn keep their dtypes,
+#: selectors choose the columns of views, and tables hold values of the others.
+HARMLESS = (
+    "numpy.dtype",
+    "numpy.number",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "decimal.Decimal",
+    "pandas.Interval",
+    "pandas._libs.interval.Interval",
+)
 
 
 def save(
@@ -214,13 +232,15 @@ def _with_moved_types(content: bytes) -> bytes:
 def is_ours(name: str) -> bool:
     """Whether a type is one of the parts of which this package's models are made.
 
-    Only classes that a module of :data:`ROOMS` itself defines count, since these
-    modules import others by name, and of the functions only :data:`FUNCTIONS`.
+    Only classes that a module of :data:`ROOMS` or :data:`SCIKIT_LEARN` itself defines
+    count, since these modules import others by name, and of the functions only
+    :data:`FUNCTIONS` and those that scikit-learn scores with.
     """
-    if name in HARMLESS:
+    if name in HARMLESS or name in _score_functions():
         return True
     module, _, attribute = name.rpartition(".")
-    if module.split(".")[:2] not in [["kernelweave", room] for room in ROOMS]:
+    rooms = [["kernelweave", room] for room in ROOMS]
+    if module.split(".")[:2] not in rooms and module not in SCIKIT_LEARN:
         return False
     try:
         found = getattr(importlib.import_module(module), attribute, None)
@@ -229,6 +249,13 @@ def is_ours(name: str) -> bool:
     if isinstance(found, FunctionType):
         return name in FUNCTIONS
     return isinstance(found, type) and found.__module__ == module
+
+
+@cache
+def _score_functions() -> set[str]:
+    """The functions of the scorers that a search may name."""
+    found = [get_scorer(name)._score_func for name in get_scorer_names()]
+    return {f"{function.__module__}.{function.__name__}" for function in found}
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 from estimators import every_estimator, output
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelFDA, MultipleKernelFDA, load, save
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear, Pipe, Similarity, Standardizer
 
@@ -183,6 +183,25 @@ def test_frames_bring_their_ids(table):
     assert_allclose(Similarity(frame)(["S07"], ["S31"]), [[frame.loc["S07", "S31"]]])
     with pytest.raises(ValueError, match=r"another order.*row 0 is 'S00'.*'S39'"):
         Similarity(frame[IDS[::-1]])(IDS)
+
+
+@pytest.mark.parametrize("ids", [None, pd.Index(IDS)], ids=["own", "index"])
+def test_models_with_frames_can_be_saved(ids, table, tmp_path):
+    pytest.importorskip("skops")
+    X, y = table
+    frame = pd.DataFrame(products(X), index=IDS, columns=IDS)
+    frame["S00"] = frame["S00"].astype(np.float32)  # another block of memory
+    frame.loc["S00"] = frame["S00"]
+    kernel = Similarity(frame, ids)
+    assert clone(kernel).K is frame
+    pd.testing.assert_frame_equal(
+        pickle.loads(pickle.dumps(kernel)).K, frame.astype(float)
+    )
+    model = KernelFDA(beside(kernel), alpha=0.1, cv=None).fit(X, y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert again.views[1][1] == kernel
 
 
 # Rows that are not there --------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from estimators import EXPLICIT, ONE_EACH, output, some
 from kernelweave import (
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     TransductiveKernelSVC,
     load,
@@ -28,7 +30,7 @@ from kernelweave import (
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
-from kernelweave.views.raw_columns import read_column
+from kernelweave.views.raw_columns import Columns, read_column
 
 #: What is done with a column depends on its kind, not on the numbers in it.
 pytestmark = pytest.mark.one_seed
@@ -152,6 +154,13 @@ def test_types_that_files_cannot_hold_are_restored(tmp_path):
         arrow_dates=dates.astype("date32[pyarrow]"),
         arrow_spans=(dates - DAYS[0]).astype("duration[us][pyarrow]"),
         arrow_times=dates.dt.tz_localize("UTC").astype(moments),
+        bins=pd.cut(pd.Series([None, *DOSES[1:]]), 3),
+        weeks=pd.Series([pd.NaT, *DAYS[1:].astype("M8[W]")]).astype("category"),
+        decimals=pd.Series([None, *map(Decimal, DOSES[1:])], dtype=object),
+        arrow_decimals=pd.Series(
+            [None, *map(Decimal, DOSES[1:])],
+            dtype=pd.ArrowDtype(arrow.decimal128(6, 2)),
+        ),
     )
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
     save(model, tmp_path / "model.kw")
@@ -159,9 +168,63 @@ def test_types_that_files_cannot_hold_are_restored(tmp_path):
     assert_array_equal(again.decision_function(X), model.decision_function(X))
     (before,), (after,) = (m.kernel_map_.source.blocks for m in (model, again))
     kept = before.table.dtypes == after.table.dtypes
-    assert kept[~kept].index.tolist() == ["words"]
+    assert kept[~kept].index.tolist() == ["words", "arrow_decimals"]
     types = [*map(type, before.table["days"]), *map(type, before.table["spans"])]
     assert [*map(type, after.table["days"]), *map(type, after.table["spans"])] == types
+
+
+def test_a_copy_has_the_names_types_and_levels_of_the_table():
+    """A kernel of the user may depend on all of them."""
+    frame = pd.DataFrame(
+        {
+            ("a", 1): np.array([2**60, 2**60 + 1, 3]),
+            ("a", 2): np.array([0.1, np.nan, 3.0], dtype=np.float32),
+            ("b", 1): pd.Categorical(
+                ["low", None, "high"], ["low", "mid", "high"], True
+            ),
+            ("b", 2): pd.Series(["x", np.nan, None], dtype=object),
+            ("c", 1): [True, False, True],
+            ("c", 2): pd.Series([3, None, 1], dtype="Int64"),
+            ("c", 3): np.array([1, 2, 3]),
+        }
+    )
+    plain = frame.set_axis(range(7), axis=1)
+    for one in (frame, plain, plain[[2, 1]], plain[[3]].rename(columns={3: 0.5})):
+        again = pickle.loads(pickle.dumps(Columns(one, list(one.columns))))
+        pd.testing.assert_frame_equal(again.table, one)
+    words = read_column(plain.astype({0: "category"}), 0).values
+    assert words.tolist() == ["1152921504606846976", "1152921504606846977", "3"]
+
+
+def test_objects_in_an_array_are_restored(tmp_path):
+    pytest.importorskip("skops")
+    days = [pd.NaT, *DAYS[1:].tolist()]
+    X = np.array([[*row] for row in zip(Y, WARDS, days, strict=True)], dtype=object)
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_arrow_tables_keep_the_index_of_pandas_as_a_column():
+    arrow = pytest.importorskip("pyarrow")
+    X = table("text", "date")
+    named = arrow.Table.from_pandas(X.set_index("text"))
+    assert named.column_names[-1] == "text"
+    expected = KernelFDA(alpha=0.1, cv=None).fit(X, Y).decision_function(X)
+    model = KernelFDA(alpha=0.1, cv=None).fit(named, Y)
+    assert_allclose(model.decision_function(named), expected)
+    views = [("one", "rbf", ["size"]), ("two", "auto", ["text", "date"])]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.1, features="nystroem", cv=None)
+    X = X.assign(ill=Y)
+    found = [
+        clone(model).fit(arrow.Table.from_pandas(one), "ill").decision_function(X)
+        for one in (X, X.set_index("text"), X.set_index("ill"))
+    ]
+    assert_allclose(found[1:], found[:1] * 2)
+    unread = pytest.importorskip("pyarrow.dataset").dataset(named)
+    with pytest.raises(TypeError, match=r"InMemoryDataset.*Pass X\.to_table\(\)"):
+        KernelFDA().fit(unread, Y)
 
 
 def test_tables_of_polars_are_restored(tmp_path):
@@ -381,6 +444,22 @@ def test_a_view_may_be_absent_from_new_rows(estimator):
     model.set_params(missing="error")
     with pytest.raises(ValueError, match=r"lacks the column\(s\) 'category'"):
         output(model, X.drop(columns="category"))
+
+
+def test_absent_rows_of_another_library():
+    pl = pytest.importorskip("polars")
+    X = table("float", "text")
+    X.loc[5:9, "text"] = None
+    views = [("size", "rbf", ["size", "float"]), ("ward", "auto", ["text"])]
+    model = MixtureKDA(views, missing="available").fit(X, Y)
+    other = pl.DataFrame({name: X[name].tolist() for name in X[["size", "float"]]})
+    words = [None if gap else v for v, gap in zip(X.text, X.text.isna(), strict=True)]
+    other = other.with_columns(pl.Series("text", words))
+    assert_allclose(model.predict_proba(other), model.predict_proba(X))
+    portions = MultipleKernelFDA(views, norm=1, alpha=0.1, features="nystroem", cv=None)
+    portions.partial_fit(X.fillna("east"), Y, classes=[0, 1])
+    with pytest.raises(TypeError, match="several libraries: pandas and polars"):
+        portions.partial_fit(other.fill_null("east"), Y)
 
 
 KERNELS = {

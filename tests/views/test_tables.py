@@ -133,6 +133,11 @@ def test_booleans_and_categories_survive_gaps(tables):
     data = join_tables(tables, "patient").data
     assert data["odd.flag"].dtype == "boolean" and data["odd.kind"].dtype == "category"
     assert data["odd.flag"].isna().sum() == 22
+    pl = pytest.importorskip("polars")
+    kinds = pl.Series(["a", None], dtype=pl.Categorical)
+    tables["odd"] = pl.DataFrame({"patient": IDS[:2], "kind": kinds})
+    kind = join_tables(tables, "patient").data["odd.kind"]
+    assert kind.dtype == "category" and kind.isna().sum() == 23
 
 
 SPELLED = r"24 id\(s\) are spelled differently in the tables 'a' and 'b': "

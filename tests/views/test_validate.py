@@ -101,6 +101,8 @@ def test_nullable_columns():
     gaps = pandas.DataFrame({"a": [1, None], "b": [1.0, 2.0]}).astype({"a": "Int64"})
     with pytest.raises(ValueError, match=r"NaN.*'v', row 1, column 'a'"):
         blocks_of(gaps, view)
+    with pytest.raises(ValueError, match=r"NaN.*'v', row 1, column 0"):
+        blocks_of(gaps.to_numpy(dtype=object), view)
     polars = pytest.importorskip("polars")
     gaps = polars.DataFrame({"a": [True, None], "b": [1.0, 2.0]})
     with pytest.raises(ValueError, match=r"NaN.*'v', row 1, column 'a'"):

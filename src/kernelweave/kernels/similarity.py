@@ -161,9 +161,33 @@ class Similarity(Kernel):
 
     __hash__ = None
 
-    def __sklearn_clone__(self) -> Similarity:
+    def __copy__(self) -> Similarity:
         """A copy that shares the matrix, which no method changes."""
-        return copy.copy(self)
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    __sklearn_clone__ = __copy__
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Arrays and lists can be written to a file that runs no code; frames cannot.
+        state = dict(vars(self))
+        if hasattr(self.K, "iloc"):
+            labels = {
+                "index": self.K.index.tolist(),
+                "columns": self.K.columns.tolist(),
+            }
+            state["K"] = {"data": self.K.to_numpy(), **labels}
+        if hasattr(self.ids, "to_numpy"):
+            state["ids"] = self.ids.to_list()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["K"], dict):
+            import pandas as pd
+
+            state = state | {"K": pd.DataFrame(**state["K"])}
+        vars(self).update(state)
 
     def places(self, ids: Any, gaps: bool = False) -> np.ndarray:
         """Row numbers (n, 1) of samples in K, as floats.

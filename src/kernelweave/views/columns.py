@@ -137,7 +137,17 @@ def _parse_view(index: int, view: object) -> View:
             f"The name of a view must be a str; found {_brief(name)} at position "
             f"{index} of views. The order is (name, kernel, columns)."
         )
-    return View(*view)
+    return View(name, view[1], plain_columns(view[2]))
+
+
+def plain_columns(columns: Any) -> Any:
+    """The columns of a view; those in an Index or Series, say, as a list.
+
+    A file can hold a list.
+    """
+    if hasattr(columns, "to_numpy"):
+        return columns.to_numpy().tolist()
+    return list(columns) if isinstance(columns, range) else columns
 
 
 def _check_names(names: list[str], reserved: Collection[str]) -> None:
@@ -226,6 +236,11 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
         raise TypeError(
             f"X is a {type(X).__name__}, whose rows have not been computed. Pass "
             "X.collect() instead."
+        )
+    if is_arrow(X) and not is_table(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}, whose rows have not been read. Pass "
+            "X.to_table() instead."
         )
     if X is None:
         raise ValueError(
@@ -1006,7 +1021,7 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
 def floats_of(
     values: np.ndarray, refused: Callable[[tuple[int, ...], Any, Exception], str]
 ) -> np.ndarray:
-    """Entries of any type as floats, None as NaN; texts and times are no numbers.
+    """Entries of any type as floats, None and NA as NaN; texts and times are refused.
 
     ``refused`` says what is wrong, given the place and value of an entry and the error.
     """
@@ -1017,7 +1032,8 @@ def floats_of(
                 raise ValueError("text")
             if isinstance(value, np.datetime64 | np.timedelta64):
                 raise ValueError("a time")
-            out[place] = np.nan if value is None else value
+            absent = value is None or type(value).__name__ == "NAType"  # of pandas
+            out[place] = np.nan if absent else value
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(refused(place, value, error)) from error

@@ -8,7 +8,7 @@ from typing import Any, Self
 from sklearn.base import clone
 
 from kernelweave._sklearn import BaseEstimator
-from kernelweave.views.columns import did_you_mean
+from kernelweave.views.columns import did_you_mean, plain_columns
 
 
 class ViewsParamsMixin(BaseEstimator):
@@ -77,6 +77,13 @@ class ViewsParamsMixin(BaseEstimator):
         if new:
             self.views = [(v[0], new.get(v[0], v[1]), v[2]) for v in self.views]
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        if not self._named_kernels():
+            return state
+        views = [(name, kernel, plain_columns(own)) for name, kernel, own in self.views]
+        return state | {"views": views}
 
     def _named_kernels(self) -> dict[str, Any]:
         """Kernels by view name; empty where ``views`` is not a list of views."""

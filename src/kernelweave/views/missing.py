@@ -136,6 +136,7 @@ def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
     """``block`` (m, d) with the first row of ``filler`` (n, d) where ``rows`` is False.
 
     Sparse rows, which are zeros where they lack the view, are returned as they are.
+    Columns of a table are filled with one of their own rows, if one has the view.
     """
     if np.all(rows) or issparse(block):
         return block

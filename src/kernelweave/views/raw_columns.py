@@ -22,6 +22,7 @@ from kernelweave.views.columns import (
     column_names,
     is_table,
     labels_of,
+    listed,
     take_columns,
     to_float,
 )
@@ -86,6 +87,8 @@ class Columns:
         elif hasattr(table, "get_column") and "Object" not in map(str, table.dtypes):
             content = table.write_ipc(None).getvalue()
             table = {"polars": np.frombuffer(content, dtype=np.uint8)}
+        elif not hasattr(table, "get_column") and table.dtype.kind == "O":
+            table = {"columns": [_storable(list(column)) for column in table.T]}
         return {"table": table, "labels": self.labels, "dtype": self.dtype.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -120,7 +123,13 @@ class Columns:
 
     @classmethod
     def concatenate(cls, parts: list[Columns]) -> Columns:
-        """The rows of all parts."""
+        """The rows of all parts, which must be tables of the same library."""
+        libraries = {type(part.table).__module__.partition(".")[0] for part in parts}
+        if len(libraries) > 1:
+            raise TypeError(
+                "Portions of rows are tables of several libraries: "
+                f"{listed(sorted(libraries))}. Pass all of them as tables of one."
+            )
         return parts[0]._with(concatenate_rows([part.table for part in parts]))
 
     def column(self, j: int) -> Column:
@@ -168,62 +177,94 @@ class Columns:
         return table.to_series(0) if hasattr(table, "get_column") else table[:, 0]
 
     def filled(self, rows: np.ndarray, filler: Columns) -> Columns:
-        """With the first row of ``filler`` where ``rows`` (n,) is False."""
+        """With the first row that has the view where ``rows`` (n,) is False.
+
+        If there is none, that is the first row of ``filler``.
+        """
         if np.all(rows):
             return self
         if not np.any(rows):
             return filler[np.zeros(len(rows), dtype=int)]
-        parts = Columns.concatenate([filler[:1], self])
-        return parts[np.where(rows, np.arange(len(rows)) + 1, 0)]
+        return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]
 
 
 def read_columns(X: Any, columns: list[int]) -> Columns:
     """The columns of a view, as they are; pyarrow tables become pandas frames."""
     table = take_columns(X, columns)
-    if is_table(table):
-        table = table.to_pandas()
+    if is_table(table):  # whose metadata would turn columns into an index
+        table = table.to_pandas(ignore_metadata=True)
     return Columns(table, list(labels_of(column_names(X), columns)))
 
 
 def _taken_apart(frame: Any) -> dict[str, Any]:
-    """The columns of a pandas frame: one array of all numbers, and the others."""
+    """The columns of a pandas frame: one array for each of NumPy's types, and others.
+
+    Code of users, which receives the frame, may depend on the types and names.
+    """
     kinds = [_name_of(dtype) for dtype in frame.dtypes]
-    plain = [_is_number(dtype) for dtype in frame.dtypes]
-    numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
-    where = np.flatnonzero(~np.asarray(plain, dtype=bool))
-    others = [_as_stored(frame.iloc[:, j]) for j in where.tolist()]
+    numpy = {str(d) for d in frame.dtypes if isinstance(d, np.dtype) and d.kind != "O"}
+    blocks = {
+        kind: frame.iloc[:, _places(kinds, kind)].to_numpy() for kind in sorted(numpy)
+    }
+    others = [j for j, kind in enumerate(kinds) if kind not in blocks]
     return {
-        "names": [str(name) for name in frame.columns],
+        "names": [_plain_name(name) for name in frame.columns.tolist()],
         "kinds": kinds,
-        "plain": plain,
-        "numbers": numbers,
-        "others": others,
+        "blocks": blocks,
+        "others": [_as_stored(frame.iloc[:, j]) for j in others],
     }
 
 
+def _places(kinds: list[str], kind: str) -> list[int]:
+    return [j for j, own in enumerate(kinds) if own == kind]
+
+
+def _plain_name(name: Any) -> Any:
+    """A name of a column that files can hold; those of several levels are tuples."""
+    if isinstance(name, tuple):
+        return tuple(map(_plain_name, name))
+    return name if isinstance(name, str | int | float) else str(name)
+
+
 def _as_stored(column: Any) -> Any:
-    """A pandas column as an array, if it is boolean or holds times, or as a list."""
-    if column.dtype == bool:
-        return column.to_numpy()
-    times, gaps = _times(column), column.isna().to_numpy(dtype=bool)
-    if times is not None:
-        return times
-    values = column.tolist()
+    """A pandas column as an array of times, as categories and codes, or as a list."""
+    if hasattr(column, "cat"):
+        categories = column.cat.categories.to_series()
+        return {
+            "codes": column.cat.codes.to_numpy(),
+            "categories": _as_stored(categories),
+            "kind": _name_of(categories.dtype),
+            "ordered": bool(column.cat.ordered),
+        }
+    times = _times(column)
+    return times if times is not None else _storable(column.tolist())
+
+
+def _storable(values: list[Any]) -> Any:
+    """Values that files can hold: times as an array, others as a list."""
+    gaps = np.array([is_gap(value) for value in values], dtype=bool)
     present = [v for v, gap in zip(values, gaps, strict=True) if not gap]
-    if column.dtype == object and present:
-        for kind in (date, timedelta):
-            if all(isinstance(value, kind) for value in present):
-                moments = np.array([_plain_moment(value) for value in present])
-                times = np.full(len(values), "NaT", dtype=moments.dtype)
-                times[~gaps] = moments
-                return times
-    return [None if gap else v for v, gap in zip(values, gaps, strict=True)]
+    for kind in (date, timedelta):
+        if present and all(isinstance(value, kind) for value in present):
+            moments = np.array([_plain_moment(value) for value in present])
+            times = np.full(len(values), "NaT", dtype=moments.dtype)
+            times[~gaps] = moments
+            return times
+    # NaN stays: an imputer may look for it, and not for None
+    lost = [
+        gap and not isinstance(v, float) for v, gap in zip(values, gaps, strict=True)
+    ]
+    return [None if gone else v for v, gone in zip(values, lost, strict=True)]
 
 
 def _restored(values: Any, kind: str) -> Any:
     """The pandas column of the type ``kind`` that was stored."""
     import pandas as pd
 
+    if isinstance(values, dict):
+        categories = pd.Index(_restored(values["categories"], values["kind"]))
+        codes, ordered = values["codes"], values["ordered"]
+        return pd.Series(pd.Categorical.from_codes(codes, categories, ordered))
     if not isinstance(values, np.ndarray) or values.dtype.kind == "b":
         return pd.Series(values, dtype=kind)
     if kind == "object":
@@ -239,30 +280,39 @@ def _name_of(dtype: Any) -> str:
 
     try:
         pd.api.types.pandas_dtype(str(dtype))
-    except TypeError:  # those of pyarrow for dictionaries, lists and records
+    except (TypeError, NotImplementedError):  # many of pyarrow's, such as decimals
         return "object"
     return str(dtype)
 
 
 def _put_together(parts: dict[str, Any]) -> Any:
-    """The frame that was taken apart."""
+    """The table that was taken apart."""
     if "polars" in parts:
         import polars as pl
 
         return pl.read_ipc(BytesIO(parts["polars"].tobytes()))
+    if "columns" in parts:
+        columns = [as_objects(column) for column in parts["columns"]]
+        return np.column_stack(columns)
     import pandas as pd
 
-    plain = np.asarray(parts["plain"], dtype=bool)
-    names = np.asarray(parts["names"], dtype=object)
-    frame = pd.DataFrame(parts["numbers"], columns=names[plain])
-    where = np.flatnonzero(~plain).tolist()
-    if not where:
-        return frame
-    others = {
-        names[j]: _restored(values, parts["kinds"][j])
-        for j, values in zip(where, parts["others"], strict=True)
-    }
-    return pd.concat([frame, pd.DataFrame(others)], axis=1)[list(names)]
+    kinds, names = parts["kinds"], parts["names"]
+    if "plain" in parts:  # of version 0.1.0, for which all numbers were alike
+        pairs = zip(kinds, parts["plain"], strict=True)
+        kinds = ["float64" if plain else kind for kind, plain in pairs]
+        parts = parts | {"blocks": {"float64": parts["numbers"]}}
+    blocks = parts["blocks"]
+    pieces = [
+        pd.DataFrame(block, columns=_places(kinds, kind))
+        for kind, block in blocks.items()
+    ]
+    others = [j for j, kind in enumerate(kinds) if kind not in blocks]
+    pieces += [
+        _restored(values, kinds[j]).rename(j)
+        for j, values in zip(others, parts["others"], strict=True)
+    ]
+    frame = pd.concat(pieces, axis=1)[list(range(len(names)))]
+    return frame.set_axis(pd.Index(names), axis=1)
 
 
 def is_plain(table: Any) -> bool:
@@ -420,8 +470,8 @@ def words_of(values: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 
 def _word(value: Any) -> str:
-    if _kind_of(value) != "number":
-        return str(value)
+    if _kind_of(value) != "number" or isinstance(value, int | np.integer):
+        return str(value)  # of long integers, floats would be the same
     number = float(value)
     return str(int(number)) if number.is_integer() else str(number)
 

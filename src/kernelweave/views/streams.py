@@ -101,6 +101,8 @@ def _batches(data: Any, label: str, portion: int) -> Iterator[Portion]:
     for batch in data.to_batches(**size):
         if batch.num_rows:
             frame = batch.to_pandas()
+            index = [name for name in frame.index.names if name in batch.schema.names]
+            frame = frame.reset_index(index) if index else frame
             yield frame.drop(columns=label), frame[label].to_numpy()
 
 

@@ -161,7 +161,12 @@ def _as_pandas(table: Any, pandas: Any) -> Any:
     if hasattr(table, "collect") and not hasattr(table, "get_column"):
         raise TypeError("it is lazy; pass table.collect().")
     if hasattr(table, "get_column"):  # polars, column by column: needs no pyarrow
-        columns = {name: table.get_column(name).to_numpy() for name in table.columns}
+        columns: dict[str, Any] = {}
+        for name in table.columns:
+            column = table.get_column(name)
+            columns[name] = column.to_numpy()
+            if str(column.dtype).startswith(("Categorical", "Enum")):
+                columns[name] = pandas.Categorical(column.to_list())
         return pandas.DataFrame(columns)
     raise TypeError(
         "a pandas or polars DataFrame, or a pyarrow table, is needed; found "
