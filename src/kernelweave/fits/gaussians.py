@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from kernelweave._array import (
-    CACHE_ENTRIES,
-    DOUBLE_EPS,
-    Array,
-    from_numpy,
-    namespace,
-    row_chunks,
-)
+from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
@@ -178,7 +172,9 @@ class HeldOutClasses:
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
         self.squares = np.sum(self.coding**2, axis=1)
         self.least = NO_SLOPE * precision
-        self.slope = float(self._slopes(self.sums, self.usable))
+        self.found = float(np.sum(self.sums * self.coding))
+        self.sought = float(self.usable @ self.squares)
+        self.slope = float(self._slopes(self.found, self.sought))
 
     @classmethod
     def of(
@@ -281,49 +277,73 @@ class HeldOutClasses:
         """Squared distances to class means, and log shares, without each row, (m, k).
 
         Rows ``z`` (m, r) of the classes ``own`` (m,) are left out with their groups.
-        Distances are 0 if there is no evidence for the classes without the row.
+        Distances are 0 if there is no evidence for the classes without the row. The
+        means are ``b_c + s h_c`` with the slope s of each group, so matrix products
+        serve all rows and classes; only the q pairs of a group and one of its classes
+        have other means.
         """
-        m, k, units = len(z), len(self.counts), design.units
-        weights = np.where(self.several[own], design.each, 0.0)
-        taken = np.zeros((int(np.max(units)) + 1, k))
-        np.add.at(taken, (units, own), weights)
+        unit, several = design.units, self.several[own]
+        taken = np.zeros((int(np.max(unit)) + 1, len(self.counts)))  # (g, k)
+        np.add.at(taken, (unit, own), np.where(several, design.each, 0.0))
+        group, of = np.nonzero(taken)  # (q,), the pairs
+        pair = np.zeros(taken.shape, dtype=int)
+        pair[group, of] = np.arange(len(of))
+        sums, usable = self.sums[of], self.usable[of] - taken[group, of]
+        weighted = design.each[:, None] * z
+        np.subtract.at(sums, pair[unit, own][several], weighted[several])
+        # Of two units, the other would be the only one: the class has no mean.
+        alone = self.n_units[of] == 2
+        sums[alone], usable[alone] = 0.0, 0.0
+        lost = np.sum((self.sums[of] - sums) * self.coding[of], axis=1)
+        fewer = (self.usable[of] - usable) * self.squares[of]
+        found = self.found - np.bincount(group, lost, minlength=len(taken))
+        sought = self.sought - np.bincount(group, fewer, minlength=len(taken))
+        slopes = self._slopes(found, sought)  # (g,)
+        prior = self.center + slopes[group, None] * self.coding[of]
+        means = _means(sums, usable, prior)  # (q, r)
+        b = _means(self.sums, self.usable, self.center)
+        h = _means(np.zeros_like(b), self.usable, self.coding)
+        s, weighted = slopes[unit, None], z * precision
+        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
+        distances -= 2.0 * weighted @ b.T
+        distances += 2.0 * s * (precision @ (b * h).T - weighted @ h.T)
+        distances += s**2 * (precision @ (h**2).T)
+        i, c = np.nonzero(taken[unit])
+        its = pair[unit[i], c]
+        parts = list(row_chunks(len(i), len(self.counts)))  # there may be many pairs
+        for part in parts:
+            apart = z[i[part]] - means[its[part]]
+            found = np.sum(precision[i[part]] * apart**2, axis=1)
+            distances[i[part], c[part]] = found
+        # Without the rows their class is smaller, which stretches the coordinate of
+        # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
         # Something is left of a class with other rows, even next to a huge weight.
         left = np.maximum(self.counts - taken, DOUBLE_EPS * self.counts)
         share, shares = _shares(self.counts), _shares(left)
-        # Without the rows their class is smaller, which stretches the coordinate of
-        # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
-        stretch = np.where(taken > 0, share * (share / shares - 1.0), 0.0)
-        distances = np.zeros((m, k))
-        for part in row_chunks(len(taken), k * k * m // len(taken), CACHE_ENTRIES):
-            rows = np.flatnonzero((units >= part.start) & (units < part.stop))
-            unit, gone = units[rows] - part.start, taken[part]
-            sums, usable = np.tile(self.sums, (len(gone), 1, 1)), self.usable - gone
-            np.subtract.at(sums, (unit, own[rows]), weights[rows, None] * z[rows])
-            # Of two units, the other would be the only one: the class has no mean.
-            alone = (gone > 0) & (self.n_units == 2)
-            sums[alone], usable[alone] = 0.0, 0.0
-            slopes = self._slopes(sums, usable)  # (g,)
-            prior = self.center + slopes[:, None, None] * self.coding
-            apart = z[rows][:, None, :] - _means(sums, usable, prior)[unit]  # (s, k, r)
-            found = ((apart * apart) @ precision[rows][:, :, None])[:, :, 0]
-            size = np.mean(precision[rows], axis=1, keepdims=True) * stretch[part][unit]
-            for c in np.unique(own[rows]):  # no other class is smaller
-                fewer = np.flatnonzero(size[:, c])
-                along = apart[fewer] @ self.coding[c]  # (., k)
-                found[fewer] += size[fewer, c, None] * along**2
-            distances[rows] = np.where(slopes[unit, None] > 0, found, 0.0)
-        return distances, np.log(shares)[units]
+        along = (self.coding @ b.T)[of] + slopes[group, None] * (self.coding @ h.T)[of]
+        j, other = np.nonzero(taken[group])
+        for part in row_chunks(len(j), len(self.counts)):
+            own_means = means[pair[group[j[part]], other[part]]]
+            found = np.sum(own_means * self.coding[of[j[part]]], axis=1)
+            along[j[part], other[part]] = found  # (q, k)
+        stretch = share[of] * (share[of] / shares[group, of] - 1.0)
+        for part in parts:
+            rows, places = i[part], its[part]
+            where = np.sum(z[rows] * self.coding[c[part]], axis=1)
+            size = np.mean(precision[rows], axis=1) * stretch[places]
+            apart = along[places] - where[:, None]
+            np.add.at(distances, rows, size[:, None] * apart**2)
+        return np.where(s > 0, distances, 0.0), np.log(shares)[unit]
 
-    def _slopes(self, sums: np.ndarray, usable: np.ndarray) -> np.ndarray:
-        """The slope (...) for sums (..., k, r) over ``usable`` (..., k) rows."""
-        found, sought = np.sum(sums * self.coding, axis=(-2, -1)), usable @ self.squares
+    def _slopes(self, found: Any, sought: Any) -> np.ndarray:
+        """``<Z, H> / <H, H>``, or 0 where that is negative or rounding."""
         slopes = found / np.where(sought > 0, sought, np.inf)
         return np.where(slopes > self.least, slopes, 0.0)
 
 
 def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Means (..., r) of ``sizes`` (...) rows each, shrunk towards those of a prior."""
-    return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[..., None]
+    """Means (k, r) of ``sizes`` (k,) rows each, shrunk towards those of a prior."""
+    return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[:, None]
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
