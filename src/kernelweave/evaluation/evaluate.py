@@ -128,7 +128,7 @@ def evaluate(
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
-    fitted.fit(X, targets, **_taken_by(fitted, of_rows))
+    fitted.fit(X, targets, **taken_by(fitted, of_rows))
     axes = None
     if classify and hasattr(fitted, "transform"):
         axes = to_numpy(fitted.transform(X))
@@ -149,7 +149,7 @@ def evaluate(
                 axes=axes if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
-                **_taken_by(method, of_rows),
+                **taken_by(method, of_rows),
             )
         except (ValueError, TypeError) as error:
             if name == MODEL:
@@ -188,7 +188,7 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
-def _taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
+def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
     """What ``fit`` of a method takes for each row; all, for those of single views."""
     known = inspect.signature(method.fit).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
