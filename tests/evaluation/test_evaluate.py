@@ -120,8 +120,11 @@ def test_a_perfect_score_has_a_standard_error():
 def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     X, y = rows[0].copy(), rows[1]
     X[::7, :2] = np.nan
-    result = evaluate(classifier(missing="zero"), X, y, cv=2)
-    assert all(row["score"] is not None for row in result.table)
+    weights = np.where(np.arange(len(y)) % 10, 1.0, 0.0)  # 0: no part of the fit
+    for given in (None, weights):
+        model = classifier(missing="zero")
+        result = evaluate(model, X, y, cv=2, sample_weight=given)
+        assert all(row["score"] is not None for row in result.table)
     X = rows[0]
     kernels = np.stack([X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T], axis=2)
     model = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
@@ -156,8 +159,11 @@ def test_small_classes_are_told():
         (KernelAlignment(VIEWS), [0, 1], "only transforms"),
         (DummyRegressor(), [0, 1], "estimator of this package"),
         (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
+        (classifier(), ["a", None], r"1 row\(s\) have no label, row\(s\) 1"),
     ],
 )
 def test_refusals(model, y, message):
     with pytest.raises((TypeError, ValueError), match=message):
         evaluate(model, np.zeros((2, 4)), y)
+    with pytest.raises(ValueError, match="cv must be an int >= 2; got 1"):
+        evaluate(classifier(), np.zeros((2, 4)), [0, 1], cv=1)
