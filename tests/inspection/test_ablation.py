@@ -25,6 +25,7 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import AblationDisplay, view_ablation
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection.ablation import _is_hopeless
@@ -193,6 +194,19 @@ def test_views_of_several_kernels_that_rows_lack(rng, make):
     result = view_ablation(model, X, y, cv=2, random_state=0)
     assert [view["view"] for view in result.views] == NAMES
     assert np.isfinite([view["loss_without"] for view in result.views]).all()
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_a_constant_view_predicts_like_none(rng, scoring):
+    X, y = make_data(rng)
+    X[["e", "f"]] = 1.0
+    with pytest.warns(KernelWarning, match="constant"):
+        model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+        found = view_ablation(model, X, y, cv=2, scoring=scoring, random_state=0)
+    alone = found.views[2]["loss_alone"]
+    assert alone == pytest.approx(np.log(2), abs=0.01)
+    assert scoring or alone == pytest.approx(found.baseline_loss)
 
 
 @pytest.mark.one_seed

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
@@ -102,6 +103,11 @@ def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     if X is not None and model.missing != "error":
         seen = model._observed_rows(X, "predict").observed
     return None if seen is None or np.all(seen) else seen
+
+
+def without_views(classify: bool) -> Any:
+    """The model that predicts the class proportions, or the mean."""
+    return DummyClassifier() if classify else DummyRegressor()
 
 
 def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
