@@ -192,6 +192,16 @@ def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
     assert "--task regression or --task classification" in message
     command = ["fit", "data.csv", "--label", "count", "--task", "regression", *FAST]
     assert told(capsys, *command)["task"] == "regression"
+    (tmp_path / "same.csv").write_text("y,x\n1.5,1\n1.5,2\n1.5,3\n")
+    message = refused(capsys, "fit", "same.csv", "--label", "y")
+    assert "'y' holds 1.5 in each of 3 rows" in message
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean"])
+def test_truth_values_are_classes_under_their_names(dtype):
+    target = pandas.Series([True, False], name="ill", dtype=dtype)
+    y, task, _ = read_target(SimpleNamespace(target=target), None)
+    assert task == "classification" and y.tolist() == ["True", "False"]
 
 
 @pytest.mark.parametrize(
@@ -507,7 +517,12 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "library"),
-    [("t.csv", "pandas"), ("t.parquet", "pyarrow"), ("t.xlsx", "openpyxl")],
+    [
+        ("t.csv", "pandas"),
+        ("t.parquet", "pyarrow"),
+        ("index.parquet", "pyarrow"),
+        ("t.xlsx", "openpyxl"),
+    ],
 )
 def test_one_table_in_every_format(name, library):
     """Ids are texts in each of them; other texts are in test_cli.py."""
@@ -523,7 +538,7 @@ def test_one_table_in_every_format(name, library):
     if name.endswith("csv"):
         frame.to_csv(name, index=False, sep=";", decimal=",")
     elif name.endswith("parquet"):
-        frame.to_parquet(name)
+        (frame.set_index("id") if name.startswith("index") else frame).to_parquet(name)
     else:
         frame.to_excel(name, index=False)
     found = read.read_frame(name, ["id"])

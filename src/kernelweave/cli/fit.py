@@ -87,6 +87,11 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     if model is not None:
         samples = with_columns_of(model, samples, options.data)
     y, task, why = read_target(samples, options.task)
+    if task == "regression" and np.ptp(y) == 0:
+        raise ValueError(
+            f"the label column {options.label!r} holds {y[0]:g} in each of {len(y)} "
+            "rows, so there is nothing to predict; name another column with --label"
+        )
     chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
     if "class_weight" in chosen:
         chosen["class_weight"] = _by_class(chosen["class_weight"], y)

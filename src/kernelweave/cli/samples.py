@@ -441,7 +441,8 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
     pandas = pandas_or_why()
-    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
+    of_kind = pandas.api.types
+    numeric = of_kind.is_numeric_dtype(values) and not of_kind.is_bool_dtype(values)
     if task == "regression" and not numeric:  # a spreadsheet has numbers as texts
         read = pandas.to_numeric(values.astype(str), errors="coerce")
         if read.isna().any():
