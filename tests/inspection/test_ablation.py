@@ -220,6 +220,8 @@ def test_refusals(rng):
     ):
         with pytest.raises(ValueError, match=match):
             view_ablation(model, X, y, cost=cost)
+    with pytest.raises(ValueError, match=r"view_ablation: .*X has 60 row.*y has 9"):
+        view_ablation(model, X, y[:9], cv=2)
     with pytest.raises(ValueError, match="has only one, 'all'"):
         view_ablation(MultipleKernelFDA(norm=1, cv=None).fit(X, y), X, y)
     with pytest.raises(TypeError, match="KernelAlignment only transforms"):

@@ -29,6 +29,7 @@ from kernelweave.inspection._rows import (
     without_views,
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
+from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import is_precomputed
 
@@ -94,6 +95,7 @@ class Trials:
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
+        check_length(X, y, "view_ablation")
         self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
         self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
