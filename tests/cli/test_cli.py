@@ -91,6 +91,8 @@ def test_demo(tmp_path, capsys, monkeypatch):
     assert sum(share for view, share in shares.items() if "noise" in view) < 0.3
     written = {p.name for p in (tmp_path / "kernelweave-demo").iterdir()}
     assert written == TABLES | {"report.html"}
+    mark = json.loads((tmp_path / "kernelweave-demo/certificate.json").read_text())
+    assert set(mark["files"]) == written  # so that the next run may replace them
 
 
 def test_fit(data, made, tmp_path, capsys):

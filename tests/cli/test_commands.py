@@ -19,7 +19,13 @@ from kernelweave.cli.predict import print_score
 from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import score_classes
 from kernelweave.inspection import to_csv
-from kernelweave.models import MultipleKernelRidge
+from kernelweave.models import (
+    KernelAlignment,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+)
 from kernelweave.persistence import read_header
 
 pandas = pytest.importorskip("pandas")
@@ -164,6 +170,7 @@ DROP = ["--drop", "id", "--drop", "x", "--drop", "x"]
         (["gaps.csv", "--label", "y"], "gaps.csv has no id in 1 row(s): 1"),
         (["a.csv", "--label", "z", *DROP], "the label column 'z' is not in a.csv"),
         (["a.csv", "b.csv", "--label", "a.id"], "--label a.id names the ids"),
+        (["a.csv", "--label", "y", "--groups", "y"], "--groups y is the label"),
         (
             ["a.csv", "b.csv", "--label", "y", "--groups", "site"],
             "Table 'b': it has 1 id(s) that occur more than once: 'r' (2 rows)",
@@ -185,6 +192,16 @@ def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
     assert "--task regression or --task classification" in message
     command = ["fit", "data.csv", "--label", "count", "--task", "regression", *FAST]
     assert told(capsys, *command)["task"] == "regression"
+    (tmp_path / "same.csv").write_text("y,x\n1.5,1\n1.5,2\n1.5,3\n")
+    message = refused(capsys, "fit", "same.csv", "--label", "y")
+    assert "'y' holds 1.5 in each of 3 rows" in message
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean"])
+def test_truth_values_are_classes_under_their_names(dtype):
+    target = pandas.Series([True, False], name="ill", dtype=dtype)
+    y, task, _ = read_target(SimpleNamespace(target=target), None)
+    assert task == "classification" and y.tolist() == ["True", "False"]
 
 
 @pytest.mark.parametrize(
@@ -377,11 +394,33 @@ def test_tables_that_a_model_cannot_read(
         (["0.5", "low"], "the label column 'dose' holds 'low', which is not a number"),
     ],
 )
-def test_labels_without_a_score(given, message):
+def test_labels_without_a_score(given, message, capsys):
+    """The predictions, which do not need them, are written all the same."""
     samples = SimpleNamespace(target=pandas.Series(given, name="dose"))
     model, predicted, seen = MultipleKernelRidge(), np.zeros(2), np.zeros(2, bool)
-    with pytest.raises(ValueError, match=message):
-        print_score(model, samples, predicted, "dose", seen)
+    found = print_score(model, samples, predicted, "dose", seen)
+    assert found == {"training_rows": 0}
+    assert f"No score: {message}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "views",
+    [[("x", "linear", slice(0, 2)), ("y", "linear", "c")], [("x", "linear", [0, 2])]],
+)
+def test_models_saved_in_python(frames, capsys, views):
+    """Their views need no names of columns; rows without a label have no score."""
+    rna = frames["rna"].drop(columns="patient").reset_index(drop=True)
+    rna["ill"] = np.arange(len(rna)) % 2
+    model = MultipleKernelRidge(views, norm=1, alpha=1.0, cv=None)
+    model.fit(rna[["a", "b", "c"]], rna["ill"])
+    kernelweave.save(model, "model.kw")
+    rna.loc[0, "ill"] = np.nan
+    (1 + rna).to_csv("new.csv", index=False)
+    options = ["--label", "ill", "--out", "found.csv"]
+    found = told(capsys, "predict", "model.kw", "new.csv", *options)
+    assert (found["rows"], found["scored_rows"]) == (len(rna), len(rna) - 1)
+    wanted = model.predict(1 + rna[["a", "b", "c"]])
+    np.testing.assert_allclose(table("found.csv")["prediction"].astype(float), wanted)
 
 
 def test_numbers_that_a_spreadsheet_has_as_texts():
@@ -433,6 +472,28 @@ def test_what_a_model_file_is(fitted, capsys):
     assert "no model" in refused(capsys, "inspect", "no model.kw")
 
 
+@pytest.mark.parametrize(
+    ("model", "chosen"),
+    [
+        (MultipleKernelFDA(objective="loo", cv=None), {"alpha"}),
+        (MultipleKernelSVC(C=1.0), {"norm", "C"}),
+        (KernelAlignment(), set()),
+        (MixtureKDA(), set()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_model_file_is_described(capsys, model, chosen):
+    rng = np.random.default_rng(0)
+    model.set_params(views=[("x", "linear", [0, 1]), ("y", "linear", [2])])
+    kernelweave.save(model.fit(rng.normal(size=(12, 3)), np.arange(12) % 2), "model.kw")
+    found = told(capsys, "inspect", "model.kw")
+    assert found.keys() & {"norm", "alpha", "C"} == chosen
+    if not hasattr(model, "predict"):
+        text = "model.kw holds a KernelAlignment, which is not a classifier"
+        for command in ("predict", "report"):
+            assert text in refused(capsys, command, "model.kw", "new.csv")
+
+
 def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     """The page gets the model and the rows it was fitted to."""
     got = []
@@ -442,7 +503,8 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
 
     monkeypatch.setattr(kernelweave.report, "write_report", write)
     command = [fitted / "model.kw", *three(fitted), "--out", "page.html"]
-    assert told(capsys, "report", *command)["rows"] == N
+    assert main(["report", *map(str, command)]) == 0
+    assert "clinical (3 columns)" in capsys.readouterr().out  # dose was dropped
     ((model, X, y, title),) = got
     assert list(X.columns) == list(model.feature_names_in_) and len(X) == len(y) == N
     assert title == "What predicts subtype"
@@ -455,7 +517,12 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "library"),
-    [("t.csv", "pandas"), ("t.parquet", "pyarrow"), ("t.xlsx", "openpyxl")],
+    [
+        ("t.csv", "pandas"),
+        ("t.parquet", "pyarrow"),
+        ("index.parquet", "pyarrow"),
+        ("t.xlsx", "openpyxl"),
+    ],
 )
 def test_one_table_in_every_format(name, library):
     """Ids are texts in each of them; other texts are in test_cli.py."""
@@ -471,7 +538,7 @@ def test_one_table_in_every_format(name, library):
     if name.endswith("csv"):
         frame.to_csv(name, index=False, sep=";", decimal=",")
     elif name.endswith("parquet"):
-        frame.to_parquet(name)
+        (frame.set_index("id") if name.startswith("index") else frame).to_parquet(name)
     else:
         frame.to_excel(name, index=False)
     found = read.read_frame(name, ["id"])
@@ -565,5 +632,5 @@ def test_classes_of_texts_beside_gaps():
     """A gap makes floats of whole numbers, which are texts to the model."""
     classes = np.array(["1", "2", "a"])
     score, words = score_classes(classes, pandas.Series([1.0, np.nan, 3.0]), classes)
-    assert score["accuracy"] == 0.5 and score["rows"] == 2
+    assert score["accuracy"] == 0.5 and score["scored_rows"] == 2
     assert "1 of them belong to classes unknown to the model, such as '3'" in words

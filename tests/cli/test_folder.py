@@ -300,10 +300,10 @@ def test_below_a_file(capsys):
     assert "'data.csv' is a file; name a folder" in capsys.readouterr().err
 
 
-def write_all(draft, text):
-    for name in folder.OURS:
+def write_all(draft, text, names=folder.OURS):
+    for name in names:
         with draft.file(name, "text") as path:
-            content = {folder.MARK_KEY: text, folder.FILES_KEY: list(folder.OURS)}
+            content = {folder.MARK_KEY: text, folder.FILES_KEY: list(names)}
             path.write_text(json.dumps(content) if name == folder.MARK_FILE else text)
 
 
@@ -312,6 +312,25 @@ def texts(path):
     assert set(found) == set(folder.OURS)
     mark = json.loads(found.pop(folder.MARK_FILE))[folder.MARK_KEY]
     return {mark, *found.values()}
+
+
+def test_a_page_in_the_folder_itself(tmp_path):
+    """It replaces that of an earlier run, and stays when there is no new one."""
+    page = tmp_path / "both" / "report.html"
+    with folder.new_results("both") as draft:
+        write_all(draft, "first")
+    for text in ("second", "third"):
+        with folder.new_results("both") as draft:
+            write_all(draft, text, folder.TABLES)
+            with draft.elsewhere("both/report.html") as path:
+                path.write_text(f"{text} page")
+        assert page.read_text() == f"{text} page"
+    with folder.new_results("both") as draft:
+        write_all(draft, "fourth", folder.TABLES)
+    assert page.read_text() == "third page"
+    refused = pytest.raises(ValueError, match=r"did not write 'both.report.html'")
+    with refused, folder.new_results("both") as draft:
+        write_all(draft, "fifth")
 
 
 def test_the_last_of_two_runs_wins(contents, tmp_path):

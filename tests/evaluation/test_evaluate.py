@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics import balanced_accuracy_score, log_loss, r2_score
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
@@ -18,6 +19,7 @@ from kernelweave import (
 from kernelweave.evaluation import evaluate
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
+from kernelweave.exceptions import KernelWarning
 
 VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
 
@@ -120,8 +122,11 @@ def test_a_perfect_score_has_a_standard_error():
 def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     X, y = rows[0].copy(), rows[1]
     X[::7, :2] = np.nan
-    result = evaluate(classifier(missing="zero"), X, y, cv=2)
-    assert all(row["score"] is not None for row in result.table)
+    weights = np.where(np.arange(len(y)) % 10, 1.0, 0.0)  # 0: no part of the fit
+    for given in (None, weights):
+        model = classifier(missing="zero")
+        result = evaluate(model, X, y, cv=2, sample_weight=given)
+        assert all(row["score"] is not None for row in result.table)
     X = rows[0]
     kernels = np.stack([X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T], axis=2)
     model = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
@@ -129,6 +134,18 @@ def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     for one, other in zip(evaluate(model, kernels, y, cv=2).table, same, strict=True):
         for key in ("score", "log_loss"):
             assert one[key] == pytest.approx(other[key]), key
+
+
+@pytest.mark.parametrize("model", [classifier(), regressor()])
+def test_a_constant_view_is_no_obstacle(rows, model):
+    """It predicts nothing, and the baselines of single views use the other."""
+    X, y = rows[0].copy(), (rows[1] == "yes").astype(int)
+    X[:, 2:] = 0.0
+    with pytest.warns(KernelWarning, match="constant"):
+        _, best, _, stack, _ = evaluate(model, X, y, cv=2).table
+    one = evaluate(clone(model).set_params(views=VIEWS[:1]), X, y, cv=2).table
+    assert best["score"] == pytest.approx(one[1]["score"])
+    assert stack["score"] > 0.1
 
 
 def test_named_kernels_of_another_library(rows):
@@ -156,8 +173,11 @@ def test_small_classes_are_told():
         (KernelAlignment(VIEWS), [0, 1], "only transforms"),
         (DummyRegressor(), [0, 1], "estimator of this package"),
         (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
+        (classifier(), ["a", None], r"1 row\(s\) have no label, row\(s\) 1"),
     ],
 )
 def test_refusals(model, y, message):
     with pytest.raises((TypeError, ValueError), match=message):
         evaluate(model, np.zeros((2, 4)), y)
+    with pytest.raises(ValueError, match="cv must be an int >= 2; got 1"):
+        evaluate(classifier(), np.zeros((2, 4)), [0, 1], cv=1)

@@ -25,6 +25,7 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import AblationDisplay, view_ablation
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection.ablation import _is_hopeless
@@ -196,6 +197,19 @@ def test_views_of_several_kernels_that_rows_lack(rng, make):
 
 
 @pytest.mark.one_seed
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_a_constant_view_predicts_like_none(rng, scoring):
+    X, y = make_data(rng)
+    X[["e", "f"]] = 1.0
+    with pytest.warns(KernelWarning, match="constant"):
+        model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+        found = view_ablation(model, X, y, cv=2, scoring=scoring, random_state=0)
+    alone = found.views[2]["loss_alone"]
+    assert alone == pytest.approx(np.log(2), abs=0.01)
+    assert scoring or alone == pytest.approx(found.baseline_loss)
+
+
+@pytest.mark.one_seed
 def test_refusals(rng):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
@@ -206,6 +220,8 @@ def test_refusals(rng):
     ):
         with pytest.raises(ValueError, match=match):
             view_ablation(model, X, y, cost=cost)
+    with pytest.raises(ValueError, match=r"view_ablation: .*X has 60 row.*y has 9"):
+        view_ablation(model, X, y[:9], cv=2)
     with pytest.raises(ValueError, match="has only one, 'all'"):
         view_ablation(MultipleKernelFDA(norm=1, cv=None).fit(X, y), X, y)
     with pytest.raises(TypeError, match="KernelAlignment only transforms"):

@@ -314,7 +314,7 @@ def test_display_of_one_class_of_several(wine_model):
         wine_model, "all", output="class_1"
     )
     assert len(display.bars_) == 13
-    with pytest.raises(ValueError, match=r"output must be one of.*got None"):
+    with pytest.raises(ValueError, match=r"output must be one of .*'class_2'\].*got"):
         FeatureImportanceDisplay.from_estimator(wine_model, "all")
     with pytest.raises(ValueError, match="max_features must be an int >= 1"):
         display.plot(max_features=0)

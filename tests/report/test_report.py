@@ -15,7 +15,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
-from kernelweave.report import charts, contents, write_report
+from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import Case
@@ -105,6 +105,13 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(model, X, y, tmp_path / "none" / "x.html")
+
+
+def test_single_rows_of_a_model_that_takes_no_groups():
+    model, X, y = pages.data("no probabilities")
+    how = {"cv": 2, "groups": np.arange(45) // 3, "sample_weight": None}
+    case = Case(model.fit(X, y), X, y, 2, 2, how | {"random_state": 0, "report": None})
+    assert not decisions.rows(case)["why"]
 
 
 def test_shares_tell_every_reason_once(monkeypatch):

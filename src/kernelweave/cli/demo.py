@@ -80,7 +80,6 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         print_certificate(model)
         how = f"{len(test)} digits that the model has not seen"
         rows = new_rows(model, X[test], y[test], how)
-        write_results(draft, model, rows, {"row": test, "digit": y[test]})
         settings: Any = {"cv": 3, "n_resamples": 10, "n_decoys": 19, "report": say}
         title = "Handwritten digits: which of 13 views matter?"
         try:
@@ -88,6 +87,8 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
                 write_report(model, X[train], y[train], path, title=title, **settings)
         except ImportError as error:
             draft.remarks.append(f"no report: {error}")
+        # last, since it lists the files of the folder
+        write_results(draft, model, rows, {"row": test, "digit": y[test]})
     if PAGE in draft.written:
         print(f"\nOpen the report in a browser:\n  {(draft.folder / PAGE).resolve()}")
     return {

@@ -29,6 +29,7 @@ from kernelweave.cli.samples import (
     read_tables,
     read_target,
     training_samples,
+    with_columns_of,
 )
 from kernelweave.cli.score import accuracy, as_written
 from kernelweave.cli.seen import digests, were_seen, written
@@ -66,13 +67,15 @@ class Problem:
     options: argparse.Namespace
 
 
-def read_problem(options: argparse.Namespace) -> Problem:
+def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     """Read tables and settings, and print what was found.
 
     Parameters
     ----------
     options : argparse.Namespace
         Those of ``fit``; what a file of settings says is filled in.
+    model : estimator, default=None
+        A model that was fitted to these tables; None makes a new one.
     """
     parameters = {
         task: set(kind().get_params(deep=False)) - {"views", "cv"}
@@ -81,7 +84,14 @@ def read_problem(options: argparse.Namespace) -> Problem:
     read_settings(options, sorted(set.union(*parameters.values())))
     tables = read_tables(options.data, options.id)
     samples = training_samples(tables, options)
+    if model is not None:
+        samples = with_columns_of(model, samples, options.data)
     y, task, why = read_target(samples, options.task)
+    if task == "regression" and np.ptp(y) == 0:
+        raise ValueError(
+            f"the label column {options.label!r} holds {y[0]:g} in each of {len(y)} "
+            "rows, so there is nothing to predict; name another column with --label"
+        )
     chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
     if "class_weight" in chosen:
         chosen["class_weight"] = _by_class(chosen["class_weight"], y)
@@ -90,7 +100,8 @@ def read_problem(options: argparse.Namespace) -> Problem:
             raise ValueError(f"{name} is no parameter of a {task}; leave it out")
     if task == "regression":
         chosen["cv"] = None  # only probabilities need folds inside the fit
-    model = MODELS[task](samples.views, **chosen)
+    if model is None:
+        model = MODELS[task](samples.views, **chosen)
     problem = Problem(samples, y, task, model, options)
     _print_problem(problem, why)
     return problem
@@ -317,10 +328,12 @@ def _print_problem(problem: Problem, why: str) -> None:
     print(f"Views: {some(sizes, 10)}")
     n_lacking = sum(map(bool, samples.lacking()))
     if n_lacking:
+        how = "lets them count with the views they have"
+        if problem.model.missing == "error":
+            how = "fills in their columns like other gaps if the kernel is 'auto'"
         print(
             f"Missing views: {n_lacking} of {len(problem.y)} rows lack one; "
-            f"missing={problem.model.missing!r} (--missing) lets them count with the "
-            "views they have"
+            f"missing={problem.model.missing!r} (--missing) {how}"
         )
     if samples.groups is not None:
         n_groups = len(np.unique(samples.groups.astype(str)))

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import escape
@@ -22,8 +22,8 @@ from kernelweave.persistence import remove_abandoned, written_whole
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"
-#: Every file that a run may write; earlier versions did not list theirs.
-OURS = (
+#: The files that a run may write besides a page, which users may put there, too.
+TABLES = (
     MARK_FILE,
     "evaluation.csv",
     "weights.csv",
@@ -32,8 +32,9 @@ OURS = (
     "weights.png",
     "projection.png",
     "predicted.png",
-    "report.html",
 )
+#: Every file that a run may write; earlier versions did not list theirs.
+OURS = (*TABLES, "report.html")
 #: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
 #: ... and of those that hold the old files while new ones move in.
@@ -233,8 +234,8 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(finite, indent=2)
 
 
-def _check(folder: Path, mark: str = MARK_FILE) -> None:
-    """Refuse anything that is not a folder, and folders that are not ours."""
+def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = TABLES) -> None:
+    """Refuse what is no folder, or not ours, or has ``wanted`` files not of ours."""
     existing = _existing(folder)
     if not existing.is_dir():
         raise ValueError(f"{str(existing)!r} is a file; name a folder with --out")
@@ -249,7 +250,7 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
             f"the folder {str(folder)!r} holds files that kernelweave did not write; "
             "name another folder with --out"
         )
-    foreign = sorted(there.intersection(OURS).difference(ours or ()))
+    foreign = sorted(there.intersection(wanted).difference(ours or ()))
     if foreign and mark == MARK_FILE:
         raise ValueError(
             f"kernelweave did not write {str(folder / foreign[0])!r} and will not "
@@ -308,7 +309,8 @@ def _exchange(staging: Path, folder: Path) -> None:
                 raise
     with _locked(folder):
         _recover(folder)
-        _check(folder)  # again, since it may have changed during a long fit
+        # again, since it may have changed during a long fit
+        _check(folder, wanted=[path.name for path in staging.iterdir()])
         _swap(staging, folder)
 
 
@@ -390,8 +392,10 @@ def _others(place: Path) -> list[tuple[Path, Path, Path]]:
 def _amid_others(place: Path, moves: list[Move]) -> list[Move]:
     """Moves, after those of old files outside the folder and before those of new."""
     others = _others(place)
-    leave = [(final, old) for final, _, old in others if final.exists()]
-    return [*leave, *moves, *((draft, final) for final, draft, _ in others)]
+    leave = {final: old for final, _, old in others if final.exists()}
+    # such as a page in the folder itself, which would leave twice
+    moves = [move for move in moves if Path(os.path.abspath(move[0])) not in leave]
+    return [*leave.items(), *moves, *((draft, final) for final, draft, _ in others)]
 
 
 def _undo_journal(place: Path) -> None:

@@ -176,8 +176,9 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     balanced = "let every class count the same, however many rows it has"
     option("--class-weight", None, balanced, choices=["balanced"])
     missing = (
-        "rows that lack a view: it adds nothing (zero, the default), is filled in from "
-        "the others (available), or is refused (error)"
+        "rows that lack a view: it adds nothing (zero, the default) or is filled in "
+        "from the others (available); or they are refused, unless the kernel is auto, "
+        "which fills in their columns like other gaps (error)"
     )
     option("--missing", None, missing, choices=["zero", "available", "error"])
     folds = (

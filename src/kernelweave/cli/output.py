@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._array import to_numpy
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import (
@@ -69,9 +70,23 @@ def print_certificate(model: Any) -> None:
     for remark in certificate.remarks:
         print(f"  note         {remark}")
     print(f"  problem      {certificate.problem}")
-    alpha = np.ravel(model.alpha_)
-    shown = f"{alpha[0]:.4g}" if len(alpha) == 1 else some(f"{a:.4g}" for a in alpha)
-    print(f"  chosen       norm {model.norm_:.4g}, alpha {shown}")
+    chosen = [
+        f"{name} {some(f'{number:.4g}' for number in np.ravel(numbers))}"
+        for name, numbers in _chosen(model).items()
+    ]
+    if chosen:
+        print(f"  chosen       {', '.join(chosen)}")
+
+
+def _chosen(model: Any) -> dict[str, Any]:
+    """Norm and regularisation of a fit, as far as the model has them."""
+    found = {}
+    for name in ("norm", "alpha", "C"):
+        value = getattr(model, f"{name}_", None)
+        if value is not None:
+            numbers = np.ravel(to_numpy(value)).tolist()
+            found[name] = numbers[0] if len(numbers) == 1 else numbers
+    return found
 
 
 def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
@@ -103,11 +118,9 @@ def n_columns(count: int) -> str:
 
 def certificate_of(model: Any) -> dict[str, Any]:
     """Certificate and weights, for a machine to read."""
-    alpha = np.ravel(model.alpha_).tolist()
     return {
         **dataclasses.asdict(model.certificate_),
-        "norm": model.norm_,
-        "alpha": alpha[0] if len(alpha) == 1 else alpha,
+        **_chosen(model),
         "view_weights": model.view_weights_,
         "view_shares": model.view_shares_,
     }

@@ -31,8 +31,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     from kernelweave.cli.fit import identity_of
 
     check_place(options.out)
-    notes = read_header(options.model).get("notes") or {}
-    model = load(options.model)
+    model, notes = load_predictor(options.model)
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
     tables = read_tables(options.data, id_column)
@@ -60,6 +59,17 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     if options.out is not None:
         print(f"\nWritten: {options.out}")
     return told
+
+
+def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
+    """A saved classifier or regressor of this package, and the notes beside it."""
+    notes, model = read_header(path).get("notes") or {}, load(path)
+    if not (hasattr(model, "views") and hasattr(model, "predict")):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, which is not a classifier or "
+            "regressor of kernelweave; save one of these"
+        )
+    return model, notes
 
 
 def print_score(
@@ -90,7 +100,11 @@ def print_score(
     if is_classifier(model):
         score, words = score_classes(predicted, samples.target, model.classes_)
     else:
-        truth, _, _ = read_target(samples, "regression")
+        try:
+            truth, _, _ = read_target(samples, "regression")
+        except ValueError as error:  # predictions do not need the truth
+            print(f"  No score: {error}.")
+            return told
         known = samples.target.notna().to_numpy()
         score, words = score_numbers(predicted[known], truth)
     print(f"  {words}")

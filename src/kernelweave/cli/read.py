@@ -147,7 +147,9 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
     try:
         if not excel:
             _check_cells(path)
-            return pandas.read_parquet(path)
+            frame = pandas.read_parquet(path)
+            # a column of the file, which pandas takes for the index it once was
+            return frame.reset_index() if frame.index.name in as_text else frame
         check_expansion(path)
         sheets = pandas.read_excel(
             path,

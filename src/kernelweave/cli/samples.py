@@ -175,8 +175,14 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     """Join the tables, and take label, groups and dropped columns out of the views."""
     if not options.label:
         raise ValueError("name the column to predict with --label")
-    if tables.id in [own for _, own in tables.owners(options.label)]:
+    label = set(tables.owners(options.label))
+    if tables.id in [own for _, own in label]:
         raise ValueError(f"--label {options.label} names the ids; name another column")
+    others = [("drop", column) for column in options.drop]
+    others += [("groups", options.groups)] if options.groups else []
+    for option, column in others:
+        if label and label <= set(tables.owners(column)):
+            raise ValueError(f"--{option} {column} is the label; name another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
@@ -236,7 +242,7 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             f"model; name them NAME=FILE as in the fit: {some(map(repr, known_tables))}"
         )
     told = list(joined.told)
-    views = [(str(n), k, list(c)) for n, k, c in (v[:3] for v in model.views)]
+    views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
         told.append(f"No row has the view(s) {some(gone)}.")
@@ -244,6 +250,28 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
         target = target.reindex(joined.data.index)
     data = joined.data.reindex(columns=wanted)
     return replace(joined, data=data, views=views, target=target, told=told)
+
+
+def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Samples:
+    """The same rows with the columns of a fitted model, in its order."""
+    wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    lost = [name for name in wanted if name not in samples.data]
+    if lost or not wanted:
+        raise ValueError(
+            f"{', '.join(files)}: not the rows that the model was fitted to: the "
+            f"column {(lost or ['?'])[0]!r} is missing"
+        )
+    return replace(samples, data=samples.data[wanted], views=views_of_model(model))
+
+
+def views_of_model(model: Any) -> list[View]:
+    """The views of a model that was fitted to a table, with the names of columns."""
+    names = [str(name) for name in model.feature_names_in_]
+    return [
+        (view.name, view.kernel, [names[i] for i in positions])
+        for view, positions in zip(model._views, model._positions, strict=True)
+        if not view.joint  # the columns of other views
+    ]
 
 
 def _join(tables: Tables, label: str | None) -> Samples:
@@ -413,7 +441,8 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
     pandas = pandas_or_why()
-    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
+    of_kind = pandas.api.types
+    numeric = of_kind.is_numeric_dtype(values) and not of_kind.is_bool_dtype(values)
     if task == "regression" and not numeric:  # a spreadsheet has numbers as texts
         read = pandas.to_numeric(values.astype(str), errors="coerce")
         if read.isna().any():

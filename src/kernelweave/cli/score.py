@@ -34,7 +34,7 @@ def score_classes(
     Returns
     -------
     score : dict
-        ``accuracy``, ``standard_error`` and ``rows``.
+        ``accuracy``, ``standard_error`` and ``scored_rows``.
     words : str
         The same in a sentence, and one on unknown classes, if there are any.
     """
@@ -53,7 +53,8 @@ def score_classes(
             f"\n  {len(unknown)} of them belong to classes unknown to the model, such "
             f"as {str(unknown[0])!r}; they count as wrong."
         )
-    return {"accuracy": share, "standard_error": error, "rows": len(right)}, words
+    score = {"accuracy": share, "standard_error": error, "scored_rows": len(right)}
+    return score, words
 
 
 def score_numbers(
@@ -66,7 +67,7 @@ def score_numbers(
         f"R2 on {len(truth)} rows with a number: {r2:.3f}; root mean squared error "
         f"{rmse:.4g}."
     )
-    return {"r2": r2, "rmse": rmse, "rows": len(truth)}, words
+    return {"r2": r2, "rmse": rmse, "scored_rows": len(truth)}, words
 
 
 def _as_class(value: Any, dtype: Any) -> Any:

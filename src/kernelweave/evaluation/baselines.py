@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -15,7 +14,8 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
-from kernelweave.inspection._rows import probabilities
+from kernelweave.inspection._rows import probabilities, without_views
+from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
@@ -37,11 +37,12 @@ def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
     """
     parameters = model.get_params(deep=False)
     shared = {name: parameters[name] for name in SHARED if name in parameters}
+    classify = bool(is_classifier(model))
     equal: Any = MultipleKernelRidge(model.views, norm=np.inf, cv=None)
-    none: Any = DummyRegressor()
-    if is_classifier(model):
-        equal, none = KernelFDA(model.views, cv=None), DummyClassifier()
+    if classify:
+        equal = KernelFDA(model.views, cv=None)
     equal.set_params(**shared)
+    none = without_views(classify)
     alone: list[Any] = []
     if is_precomputed(model.views):
         alone = list(range(len(names)))
@@ -112,7 +113,8 @@ class _OfViews(BaseEstimator):
 class OneView(_OfViews):
     """The model of a single view, fitted to the rows that have it.
 
-    A row without the view is predicted by the class proportions, or the mean.
+    A row without the view is predicted by the class proportions, or the mean, and so is
+    every row if the view is constant.
     """
 
     def __init__(self, views: Any, base: Any, place: int) -> None:
@@ -127,8 +129,17 @@ class OneView(_OfViews):
         views = "precomputed" if self.pairwise else self.views
         self.last_ = clone(self.base).set_params(views=views)
         X = X[rows] if self.pairwise else _safe_indexing(X, rows)
-        self.last_.fit(self._inputs(X), y[rows], **own)
+        try:
+            self.last_.fit(self._inputs(X), y[rows], **own)
+        except NothingVariesError:
+            own.pop("groups", None)
+            self.last_ = without_views(self.classify).fit(X, y[rows], **own)
         return self
+
+    @property
+    def loo_error_(self) -> float:
+        """That of the model; infinity if the view is constant."""
+        return getattr(self.last_, "loo_error_", np.inf)
 
     def _inputs(self, X: Any) -> Any:
         return X[:, self.rows_, self.views[0]] if self.pairwise else X
@@ -140,7 +151,7 @@ class BestView(_OfViews):
     def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
         """Fit one model per view, and keep the best."""
         models = [model.fit(X, y, **of_rows) for model in self._each()]
-        self.last_ = min(models, key=lambda model: model.last_.loo_error_)
+        self.last_ = min(models, key=lambda model: model.loo_error_)
         return self
 
 

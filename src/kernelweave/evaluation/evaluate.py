@@ -14,6 +14,7 @@ from sklearn.utils import Bunch
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
+from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import (
     as_stack,
@@ -23,7 +24,11 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.models import TransductiveKernelSVC
-from kernelweave.models.shared.inputs import check_sample_weight, read_groups
+from kernelweave.models.shared.inputs import (
+    check_sample_weight,
+    check_targets,
+    read_groups,
+)
 from kernelweave.views.columns import is_precomputed, listed
 
 #: The name of the model itself in the table.
@@ -117,6 +122,8 @@ def evaluate(
     ['this model', 'best single view', 'equal weights']
     """
     _refuse(model, y)
+    require_count(2, cv=cv)
+    check_targets(model, X, y)
     classify, targets = bool(is_classifier(model)), targets_of(y)
     n, weights = len(targets), None
     if sample_weight is not None:
@@ -128,7 +135,7 @@ def evaluate(
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
-    fitted.fit(X, targets, **_taken_by(fitted, of_rows))
+    fitted.fit(X, targets, **taken_by(fitted, of_rows))
     axes = None
     if classify and hasattr(fitted, "transform"):
         axes = to_numpy(fitted.transform(X))
@@ -136,7 +143,7 @@ def evaluate(
     if pairwise:
         X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
-    of_rows["has"] = observed_views(fitted, n)
+    of_rows["has"] = observed_views(fitted, X)
     held: dict[str, HeldOut | str] = {}
     methods = {MODEL: model} | (baselines_of(fitted, names) if baselines else {})
     for name, method in methods.items():
@@ -149,7 +156,7 @@ def evaluate(
                 axes=axes if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
-                **_taken_by(method, of_rows),
+                **taken_by(method, of_rows),
             )
         except (ValueError, TypeError) as error:
             if name == MODEL:
@@ -188,7 +195,7 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
-def _taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
+def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
     """What ``fit`` of a method takes for each row; all, for those of single views."""
     known = inspect.signature(method.fit).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())

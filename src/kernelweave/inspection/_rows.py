@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
@@ -93,15 +94,20 @@ def as_stack(X: Any, model: Any) -> Any:
     return stack_kernels(X, model.kernel_names_, model, model.missing != "error")[0]
 
 
-def observed_views(model: Any, n: int | None = None) -> np.ndarray | None:
-    """Which training rows have which view, (n, v), if any row lacks one.
+def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
+    """Which rows of X have which view, (n, v), if any lacks one; X=None: training rows.
 
-    If n is given, only for as many training rows.
+    Training rows of weight 0 are no part of a fit.
     """
     seen: np.ndarray | None = model.kernel_map_.seen
-    if seen is None or np.all(seen) or n not in (None, len(seen)):
-        return None
-    return seen
+    if X is not None and model.missing != "error":
+        seen = model._observed_rows(X, "predict").observed
+    return None if seen is None or np.all(seen) else seen
+
+
+def without_views(classify: bool) -> Any:
+    """The model that predicts the class proportions, or the mean."""
+    return DummyClassifier() if classify else DummyRegressor()
 
 
 def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:

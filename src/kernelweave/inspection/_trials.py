@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
@@ -27,7 +26,10 @@ from kernelweave.inspection._rows import (
     require_predictions,
     targets_of,
     views_of,
+    without_views,
 )
+from kernelweave.kernels.maps.kernel_map import NothingVariesError
+from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import is_precomputed
 
@@ -93,6 +95,7 @@ class Trials:
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
+        check_length(X, y, "view_ablation")
         self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
         self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
@@ -153,7 +156,11 @@ class Trials:
         if not self.precomputed:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
-        model.fit(self._rows(own, own, wanted), self.y[own])
+        try:
+            model.fit(self._rows(own, own, wanted), self.y[own])
+        except NothingVariesError:
+            model = without_views(self.classes is not None)
+            model.fit(np.zeros((len(own), 1)), self.y[own])
         new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
         if len(judged):
@@ -186,7 +193,7 @@ class Trials:
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
-        none = DummyRegressor() if self.classes is None else DummyClassifier()
+        none = without_views(self.classes is not None)
         none.fit(np.zeros((len(train), 1)), self.y[train])
         return self._predicted(none, np.zeros((m, 1)))
 

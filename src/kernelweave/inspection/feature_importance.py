@@ -479,7 +479,7 @@ class FeatureImportanceDisplay(Drawn):
             n_resamples=n_resamples,
             random_state=random_state,
         )
-        known = list(dict.fromkeys(row["output"] for row in rows))
+        known = np.array(list(dict.fromkeys(row["output"] for row in rows))).tolist()
         if output not in known:
             raise ValueError(
                 f"output must be one of {known!r:.200}, since the model has one "

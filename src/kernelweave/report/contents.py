@@ -45,7 +45,7 @@ def collect(case: Case) -> dict[str, Any]:
             "rows": rows(case),
         }
     return contents | {
-        "gaps": _gaps(model, len(case.y)),
+        "gaps": _gaps(model, case.X),
         "treatment": [] if is_precomputed(model.views) else model.column_summary_,
         "certificate": _certificate(model),
         "learned": _learned(model, case.y, contents),
@@ -81,9 +81,9 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
 
 
 @or_why
-def _gaps(model: Any, n: int) -> Section:
+def _gaps(model: Any, X: Any) -> Section:
     """Which views rows lack: every pattern that occurs, the most frequent first."""
-    seen = observed_views(model, n)
+    seen = observed_views(model, X)
     if seen is None:
         return {"why": "No row lacks a view."}
     patterns, counts = np.unique(seen, axis=0, return_counts=True)

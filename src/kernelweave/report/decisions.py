@@ -48,7 +48,7 @@ def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
             "page; call sklearn.inspection.permutation_importance"
         )
     test = np.flatnonzero(case.fold == 1)
-    has = observed_views(case.model, len(case.y))
+    has = observed_views(case.model, case.X)
     if has is not None:  # shuffling gaps would leave rows that have half a view
         test = test[has[test].all(axis=1)]
     if len(test) < FEWEST_ROWS:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 import numpy as np
 from sklearn.base import clone
 
-from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.evaluation.evaluate import evaluate, taken_by
 from kernelweave.evaluation.held_out import take_rows
 from kernelweave.views.columns import is_precomputed
 
@@ -58,9 +58,11 @@ class Case:
     def part(self) -> Any:
         """The model fitted to all rows but those of the first fold."""
         train = np.flatnonzero(self.fold != 1)
+        model = without_folds(self.model)
         of_rows = {name: self.how[name] for name in ("groups", "sample_weight")}
-        given = {k: np.asarray(v)[train] for k, v in of_rows.items() if v is not None}
-        return without_folds(self.model).fit(self.rows(train), self.y[train], **given)
+        taken = taken_by(model, of_rows)
+        given = {name: np.asarray(values)[train] for name, values in taken.items()}
+        return model.fit(self.rows(train), self.y[train], **given)
 
     def rows(self, numbers: np.ndarray) -> Any:
         """Some rows of X, for the model :attr:`part`."""

@@ -181,7 +181,7 @@ def without_each(case: Case) -> Section:
         notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
     if case.how["sample_weight"] is not None:
         notes.append("Weights of the rows are not used here.")
-    if observed_views(model, len(fold)) is not None:
+    if observed_views(model, X) is not None:
         notes.append("Rows that lack all remaining views are predicted by none.")
     return {"recommendation": recommendation, "picture": picture, "notes": notes}
 

@@ -717,12 +717,16 @@ class FittedMap:
     def require_active(self) -> None:
         """Refuse kernels of which none varies."""
         if not self.active:
-            raise ValueError(nothing_varies(len(self.names)))
+            raise nothing_varies(len(self.names))
 
 
-def nothing_varies(n_kernels: int) -> str:
-    """What to say of kernels that are all constant."""
-    return (
+class NothingVariesError(ValueError):
+    """All kernels are constant, so that no model is better than one without views."""
+
+
+def nothing_varies(n_kernels: int) -> NothingVariesError:
+    """The error of kernels that are all constant."""
+    return NothingVariesError(
         f"every one of the {n_kernels} kernel(s) is constant on the training rows, so "
         "there is nothing to learn from; check the features"
     )
