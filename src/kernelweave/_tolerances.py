@@ -41,4 +41,4 @@ NEGLIGIBLE = 1e-3
 #: Relative difference of two kernels below which they count as one, for each precision.
 SAME = {32: 1e-4, 64: 1e-8}
 #: With fewer rows than this, rounding errors in sums over them do not cancel.
-FEW_ROWS = 20
+FEW_ROWS = 40
