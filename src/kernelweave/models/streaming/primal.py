@@ -191,15 +191,15 @@ class MomentFit:
         xp, k = namespace(problem.target), int(problem.target.shape[1])
         alphas = np.broadcast_to(choice.alpha, (k,))
         missing = problem.n_rows - 1 - problem.target.shape[0]  # without any kernel
+        path = GcvPath(problem, choice.weights) if missing < 0 else None
         self.precision, columns = np.empty(k), [problem.target[:, :1]] * k
         for alpha in np.unique(alphas):
             factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
             coef = solve_factored(factor, problem.target)
-            if missing >= 0:
+            if path is None:
                 trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
                 precision = trace / problem.n_rows
-            else:  # the difference might be rounding
-                path = GcvPath(problem, choice.weights)
+            else:  # the difference of the two might be rounding
                 precision = float(path.precision(np.array([alpha]))[0])
             for j in np.flatnonzero(alphas == alpha):
                 self.precision[j] = precision
