@@ -200,8 +200,8 @@ class AlphaStart(NamedTuple):
 #: ``judge(choice, alpha, start)`` is the choice at this alpha, with the errors of rows
 #: left out; None stands for the best alpha, which may be sought from ``start``.
 Judge = Callable[[Choice, float | None, AlphaStart], Choice]
-#: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
-Score = Callable[[Array, int | None], float]
+#: The score of a fit on the rows left out, or that of column j alone.
+Score = Callable[[KernelFit, int | None], float]
 
 
 def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
@@ -264,7 +264,7 @@ def best_scored_alpha(
         part = slice(None) if j is None else slice(j, j + 1)
         alphas = np.append(grid, smallest[i])
         errors = np.mean(path.errors(alphas[:, None])[:, part], axis=1)
-        scores = [score(path.residuals(alpha)[:, part], j) for alpha in alphas]
+        scores = [score(path.fit(alpha), j) for alpha in alphas]
         found[i] = alphas[_first_by_score(scores, list(errors))]
     return found if len(columns) > 1 else float(found[0])
 
@@ -322,9 +322,9 @@ class RowJudge:
                 best = best_alpha(path, task.per_target)
             else:
                 best = best_scored_alpha(path, task.score, task.per_target)
-            fit = KernelFit(path.coef(best), path.residuals(best))
+            fit = path.fit(best)
             missed = path.missed(best)
-        score = None if task.score is None else task.score(fit.loo_residual, None)
+        score = None if task.score is None else task.score(fit, None)
         errors = task.design.mean_squares(fit.loo_residual)
         choice = replace(choice, alpha=best, fit=fit, missed=missed)
         return replace(choice, errors=errors, score=score)
