@@ -396,6 +396,11 @@ class StandardOutputs(NamedTuple):
         spread = np.where(varies, spread, 1.0)
         return cls(np.where(varies, centred, 0.0) / spread, mean, spread * unit)
 
+    @property
+    def varies(self) -> np.ndarray:
+        """Which outputs vary by more than rounding, (t,)."""
+        return np.any(self.target != 0, axis=0)
+
 
 #: The alpha to recommend, in units of eps times the trace. Most kernels need less than
 #: one; Gaussians so wide that centring cancels most digits needed up to 16.

@@ -44,6 +44,7 @@ from kernelweave.fits.ridge import (
     LooDescent,
     LooPath,
     RowDesign,
+    StandardOutputs,
     fit_kernel,
 )
 from kernelweave.kernels.banks.dense import DenseBank, take_square
@@ -1024,7 +1025,7 @@ def score_outputs(
     design: RowDesign,
     measure: Measure | None = None,
 ) -> FoldScore:
-    """R^2 on held-out rows, averaged over the outputs (n, t).
+    """R^2 on held-out rows, averaged over the outputs (n, t) that vary.
 
     The variance to explain is that around the mean of the rows learned from. The
     standard error is that of a ratio of means. A measure that was asked for is averaged
@@ -1052,7 +1053,7 @@ def score_outputs(
     if not np.any(weights):
         return FoldScore(float("nan"), float("nan"))
     total = np.average(spread, axis=0, weights=weights)
-    varies = total > 0
+    varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
         return FoldScore(0.0, 0.0)
     ratio = np.average(wrong, axis=0, weights=weights)[varies] / total[varies]
