@@ -181,3 +181,33 @@ def test_refusals(model, y, message):
         evaluate(model, np.zeros((2, 4)), y)
     with pytest.raises(ValueError, match="cv must be an int >= 2; got 1"):
         evaluate(classifier(), np.zeros((2, 4)), [0, 1], cv=1)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -1e6 / 3])
+def test_a_constant_output_is_no_part_of_the_score(rows, value):
+    """Its mean differs from it by rounding, which is nothing to be explained.
+
+    Before, ``cv_score_`` of 0.1 was 1, and the model was called ahead of no view.
+    """
+    X, _ = rows
+    y, constant = X[:, 0] + X[:, 2] ** 2, np.full(60, value)
+    model = regressor().set_params(cv=3)
+    with pytest.raises(ValueError, match=r"y is constant .* pass outputs that vary"):
+        evaluate(model, X, constant)
+    assert model.fit(X, constant).cv_score_ == 0.0
+    both, alone = np.column_stack([constant, y]), evaluate(model, X, y)
+    result = evaluate(model, X, both)
+    assert result.remarks == ["Constant output(s) 0 are no part of the score."]
+    for row, expected in zip(result.table, alone.table, strict=True):
+        assert row["score"] == pytest.approx(expected["score"], abs=1e-6)
+        assert row["score_se"] == pytest.approx(expected["score_se"], abs=1e-6)
+    assert result.model.cv_score_ == pytest.approx(alone.model.cv_score_, abs=1e-6)
+
+
+def test_outputs_of_any_size_are_judged_alike(rows):
+    X, _ = rows
+    y = X[:, 0] + X[:, 2] ** 2
+    expected = evaluate(regressor(), X, y)
+    for unit in (1e200, 1e-3, 1e-200):  # at 1e-3 the stack was the mean, or nearly so
+        result = evaluate(regressor(), X, unit * y)
+        assert result.summary == expected.summary

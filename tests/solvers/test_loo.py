@@ -66,7 +66,7 @@ def test_residuals_are_those_of_refitting(alpha, rng):
     gram = bank.combine(rng.dirichlet(np.ones(4)))
     path = LooPath(gram.copy(), target)
     expected = refitted_residuals(gram, target, alpha)
-    assert np.allclose(path.residuals(alpha), expected, atol=1e-10)
+    assert np.allclose(path.fit(alpha).loo_residual, expected, atol=1e-10)
     fitted = np.linalg.solve(gram + alpha * np.eye(len(gram)), target)
     assert np.allclose(path.coef(alpha), fitted, rtol=1e-9, atol=1e-9 / alpha)
     assert np.isclose(path.press([alpha])[0], np.mean(expected**2), rtol=1e-10)
@@ -80,7 +80,9 @@ def test_path_does_not_depend_on_the_order_of_samples(rng):
     gram, order = bank.stack[0], rng.permutation(bank.n_samples)
     path = LooPath(gram.copy(), target)
     shuffled = LooPath(gram[np.ix_(order, order)].copy(), target[order])
-    assert np.allclose(shuffled.residuals(0.1), path.residuals(0.1)[order], atol=1e-10)
+    assert np.allclose(
+        shuffled.fit(0.1).loo_residual, path.fit(0.1).loo_residual[order], atol=1e-10
+    )
     assert np.isclose(shuffled.best_alpha(), path.best_alpha(), rtol=1e-3)
 
 
@@ -110,7 +112,7 @@ def test_slope_by_differences(alpha, weighted, rng, xp_backend):
     found = LooDescent(*own, design).at(alpha)
     assert found.error == pytest.approx(path.press([alpha])[0], rel=1e-9)
     np.testing.assert_allclose(
-        to_numpy(found.fit.loo_residual), path.residuals(alpha), atol=1e-9
+        to_numpy(found.fit.loo_residual), path.fit(alpha).loo_residual, atol=1e-9
     )
     coef = path.coef(alpha)
     np.testing.assert_allclose(to_numpy(found.fit.coef), coef, rtol=1e-6, atol=1e-8)
@@ -244,13 +246,13 @@ def test_a_kernel_without_information(rng):
     path = LooPath(np.zeros((n, n)), target)
     assert path.best_alpha() == pytest.approx(1e3)  # ties go to the largest
     others = (target.sum(axis=0) - target) / (n - 1)
-    assert np.allclose(path.residuals(1.0), target - others)
+    assert np.allclose(path.fit(1.0).loo_residual, target - others)
 
 
 def test_two_samples():
     gram = np.array([[1.0, -1.0], [-1.0, 1.0]])
     path = LooPath(gram, np.array([[1.0], [-1.0]]))
-    assert np.allclose(path.residuals(0.5), [[2.0], [-2.0]])
+    assert np.allclose(path.fit(0.5).loo_residual, [[2.0], [-2.0]])
 
 
 def test_path_in_other_libraries_and_float32(rng, xp_backend):
@@ -261,9 +263,11 @@ def test_path_in_other_libraries_and_float32(rng, xp_backend):
     for dtype, rtol in [("float64", 1e-9), ("float32", 1e-3)]:
         own = xp_backend.asarray(gram.copy(), dtype)  # its memory is reused
         path = LooPath(own, xp_backend.asarray(target, dtype))
-        residuals = path.residuals(0.1)
+        residuals = path.fit(0.1).loo_residual
         assert str(residuals.dtype).endswith(dtype)
-        assert np.allclose(to_numpy(residuals), expected.residuals(0.1), atol=10 * rtol)
+        assert np.allclose(
+            to_numpy(residuals), expected.fit(0.1).loo_residual, atol=10 * rtol
+        )
         assert np.allclose(path.press(alphas), expected.press(alphas), rtol=rtol)
         best = expected.press([max(expected.best_alpha(), path.smallest_alpha)])[0]
         assert expected.press([path.best_alpha()])[0] <= (1 + 10 * rtol) * best + 1e-6

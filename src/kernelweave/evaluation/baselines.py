@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import probabilities, without_views
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models import KernelFDA, MultipleKernelRidge
@@ -158,8 +159,9 @@ class BestView(_OfViews):
 class StackedViews(_OfViews):
     """Logistic or ridge regression on held-out outputs of one model per view.
 
-    The outputs are logarithms of probabilities, or predictions. Inner folds keep groups
-    together, as the outer ones do.
+    The outputs are logarithms of probabilities, or predictions in units of the standard
+    deviation of the targets, so that the penalty does not depend on theirs. Inner folds
+    keep groups together, as the outer ones do.
     """
 
     def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
@@ -170,16 +172,18 @@ class StackedViews(_OfViews):
             out_of_fold(model, X, y, fold, pairwise=self.pairwise, **of_rows)
             for model in self._each()
         ]
-        shown = fold > 0
-        inputs = [
-            _logs(one.probability) if self.classify else one.predicted for one in held
-        ]
-        last, name = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight"
+        shown, weight = fold > 0, of_rows.get("sample_weight")
+        last, name, targets = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight", y
         if self.classify:
             last, name = _logistic(), f"logisticregressioncv__{name}"
-        weight = of_rows.get("sample_weight")
+            inputs = [_logs(one.probability) for one in held]
+        else:
+            outputs = y.reshape(len(y), -1).astype(float)
+            self.outputs_ = StandardOutputs.of(outputs, weight)
+            targets = self.outputs_.target.reshape(y.shape)
+            inputs = [self._standard(one.predicted) for one in held]
         given = {} if weight is None else {name: weight[shown]}
-        self.last_ = last.fit(np.column_stack(inputs)[shown], y[shown], **given)
+        self.last_ = last.fit(np.column_stack(inputs)[shown], targets[shown], **given)
         self.models_ = [model.fit(X, y, **of_rows) for model in self._each()]
         self.all_ = np.unique(y)
         return self
@@ -187,10 +191,25 @@ class StackedViews(_OfViews):
     def _inputs(self, X: Any) -> np.ndarray:
         """Outputs of the models of all views, side by side."""
         if not self.classify:
-            return np.column_stack([to_numpy(m.predict(X)) for m in self.models_])
+            outputs = [to_numpy(model.predict(X)) for model in self.models_]
+            return np.column_stack([self._standard(one) for one in outputs])
         return np.column_stack(
             [_logs(probabilities(model, X, self.all_)) for model in self.models_]
         )
+
+    def _standard(self, predicted: np.ndarray) -> np.ndarray:
+        """Predictions (m,) or (m, t) in the units of the regression, (m, t)."""
+        rows = predicted.reshape(len(predicted), -1)
+        return np.asarray((rows - self.outputs_.mean) / self.outputs_.unit)
+
+    def predict(self, X: Any) -> Any:
+        """Predicted classes or numbers."""
+        predicted = super().predict(X)
+        if self.classify:
+            return predicted
+        rows = predicted.reshape(len(predicted), -1)
+        found = rows * self.outputs_.unit + self.outputs_.mean
+        return found.reshape(predicted.shape)
 
 
 def _logs(proba: Any) -> np.ndarray:

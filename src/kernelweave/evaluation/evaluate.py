@@ -15,7 +15,7 @@ from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
@@ -29,7 +29,7 @@ from kernelweave.models.shared.inputs import (
     check_targets,
     read_groups,
 )
-from kernelweave.views.columns import is_precomputed, listed
+from kernelweave.views.columns import is_precomputed, listed, some
 
 #: The name of the model itself in the table.
 MODEL = "this model"
@@ -63,6 +63,7 @@ def evaluate(
     :math:`v_i = 1`, the accuracy is :math:`\sum_i u_i / \sum_i v_i`. With
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
+    Of several outputs, it is the mean over those that vary.
     The lead over another method is the ratio with the difference of both :math:`u_i`,
     row by row.
 
@@ -108,7 +109,8 @@ def evaluate(
         ``predicted``, ``probability``, ``coordinates`` and ``fold``.
 
         ``model``: the model fitted to all rows. ``score_name``; ``summary``, what the
-        table says in words; ``remarks``, about classes that are too small.
+        table says in words; ``remarks``, about classes that are too small and outputs
+        that are constant.
 
     Examples
     --------
@@ -131,7 +133,11 @@ def evaluate(
     design = RowDesign(n, weights, read_groups(groups, n, "evaluate"))
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
+    outputs = None if classify else _standard_outputs(targets, weights)
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
+    if outputs is not None and not outputs.varies.all():
+        constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
+        remarks.append(f"Constant output(s) {constant} are no part of the score.")
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
@@ -162,7 +168,7 @@ def evaluate(
             if name == MODEL:
                 raise
             held[name] = " ".join(str(error).split())
-    judge = _Judge(targets, classify, fold, design)
+    judge = _Judge(targets, outputs, fold, design)
     table = [judge.record(name, rows, held[MODEL]) for name, rows in held.items()]
     return Bunch(
         table=table,
@@ -195,6 +201,17 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
+def _standard_outputs(y: np.ndarray, weights: np.ndarray | None) -> StandardOutputs:
+    """Outputs of a regression, at least one of which must vary."""
+    outputs = StandardOutputs.of(y.reshape(len(y), -1).astype(float), weights)
+    if not outputs.varies.any():
+        raise ValueError(
+            f"evaluate: y is constant ({outputs.mean[0]:.3g} in every row), so that "
+            "R^2 is undefined; pass outputs that vary"
+        )
+    return outputs
+
+
 def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
     """What ``fit`` of a method takes for each row; all, for those of single views."""
     known = inspect.signature(method.fit).parameters
@@ -211,8 +228,8 @@ class _Judge:
     ----------
     y : ndarray of shape (n,) or (n, n_outputs)
         Targets.
-    classify : bool
-        Whether they are classes.
+    outputs : StandardOutputs or None
+        Those of a regression; None for classes.
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
     design : RowDesign
@@ -220,9 +237,14 @@ class _Judge:
     """
 
     y: np.ndarray
-    classify: bool
+    outputs: StandardOutputs | None
     fold: np.ndarray
     design: RowDesign
+
+    @property
+    def classify(self) -> bool:
+        """Whether the targets are classes."""
+        return self.outputs is None
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -231,10 +253,10 @@ class _Judge:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """The denominators v of the score, (n, n_outputs)."""
-        if self.classify:
+        """The denominators v of the score, (n, q), of the q outputs that vary."""
+        if self.outputs is None:
             return np.ones((len(self.y), 1))
-        truth = self.y.reshape(len(self.y), -1).astype(float)
+        truth = self.outputs.target[:, self.outputs.varies]
         spread = np.empty_like(truth)
         for number in np.unique(self.fold):
             test = self.fold == number
@@ -243,11 +265,11 @@ class _Judge:
         return spread
 
     def gains(self, rows: HeldOut) -> np.ndarray:
-        """The numerators u of the score, (n, n_outputs)."""
-        if self.classify:
+        """The numerators u of the score, (n, q)."""
+        if self.outputs is None:
             return (rows.predicted == self.y).astype(float)[:, None]
-        error = (self.y - rows.predicted).astype(float) ** 2
-        return self.sizes - error.reshape(self.sizes.shape)
+        error = (self.y - rows.predicted).reshape(len(self.y), -1) / self.outputs.unit
+        return self.sizes - error[:, self.outputs.varies] ** 2
 
     def ratio(self, u: np.ndarray, v: np.ndarray) -> tuple[float, float]:
         """``sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
@@ -258,9 +280,8 @@ class _Judge:
         # Rows without a prediction may hold anything.
         u, v = (np.where(weights > 0, each, 0.0) for each in (u, v))
         total = np.sum(weights * v, axis=0)  # (q,)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.sum(weights * u, axis=0) / total
-            influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
+        ratios = np.sum(weights * u, axis=0) / total
+        influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
         m = int(np.sum(np.bincount(self.design.units, self.weights) > 0))
         sums = np.bincount(self.design.units, influence)
         error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
@@ -279,7 +300,7 @@ class _Judge:
         gains = self.gains(rows)
         parts = {"score": (gains, self.sizes)}
         if self.classify:
-            classes = np.unique(self.y[rows.shown])
+            classes = np.unique(self.y[self.weights > 0])
             members = (self.y[:, None] == classes[None, :]).astype(float)  # (n, k)
             parts["balanced_accuracy"] = (gains * members, members)
         if rows.probability is not None and rows.classes is not None:

@@ -17,7 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import LooPath, RowDesign
+from kernelweave.fits.ridge import KernelFit, LooPath, RowDesign
 
 #: Nats per row by which noise levels must differ to be told apart. Rounding in float32
 #: changes scores by less, so both precisions make the same choice.
@@ -114,7 +114,7 @@ class PredictivePath(LooPath):
         noises = np.asarray(noises, dtype=np.float64)
         shrink = self._shrink(noises[:, None])  # (n - 1, g, 1)
         diagonal, weights = self._precision(shrink), self.design.each
-        left_out = to_numpy(self._left_out(shrink, diagonal))  # (n, g, k)
+        left_out = to_numpy(self._left_out(shrink, diagonal)[0])  # (n, g, k)
         residual = left_out.transpose(1, 0, 2) / np.sqrt(weights)[:, None]
         precision = to_numpy(diagonal)[:, :, 0].T
         unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
@@ -373,16 +373,17 @@ class Expert:
         self.grid, self.amplitudes, self.tables = grid, amplitudes, tables
         self.bounds = bounds
         columns = np.arange(len(chosen))
-        target, weights = grid.target, grid.weights[:, None]
+        target, design = grid.target, RowDesign(len(grid.target), grid.weights)
         residual = grid.residual[chosen, :, columns].T  # (n, k)
         self.noise, self.amplitude = grid.noises[chosen], amplitudes[chosen, columns]
         self.mean = target - residual
         self.variance = self.amplitude * grid.spread[chosen, :].T
         self.log_density = tables[chosen, :, columns].T
-        self.coef = residual * grid.precision[chosen, :].T
-        centred = target - np.average(target, axis=0, weights=grid.weights)
-        drift = weights * centred / (np.sum(grid.weights) - weights)
-        self.held_out = self.mean + drift
+        precision = grid.precision[chosen, :].T
+        self.coef = residual * precision
+        intercept = np.average(target, axis=0, weights=grid.weights)
+        fit = KernelFit(self.coef, residual, precision)
+        self.held_out = intercept + design.held_out(target - intercept, fit)
         self.errors = None
         if bounds is not None:
             self.errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)

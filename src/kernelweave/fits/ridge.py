@@ -146,8 +146,8 @@ class RowDesign:
 
     def solve_left_out(
         self, coef: Array, factor: Array, shrink: Array | None = None, null: float = 0.0
-    ) -> Array:
-        """``(A~_SS)^-1 B~_S`` for every group S, (n, k).
+    ) -> tuple[Array, np.ndarray]:
+        """``(A~_SS)^-1 B~_S`` for every group S, (n, k), and the sums of A_SS, (g, 1).
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class RowDesign:
             Part of the null vector in F.
         """
         xp, k = namespace(coef), coef.shape[1]
-        solved, order = [], []
+        solved, order, sums = [], [], np.empty((len(self.members), 1))
         for s in sorted({len(rows) for rows in self.members}):
             alike = np.stack([rows for rows in self.members if len(rows) == s])
             for part in row_chunks(len(alike), s * self.n_rows):
@@ -174,24 +174,52 @@ class RowDesign:
                 root = from_numpy(np.sqrt(self.each[alike[part]])[:, :, None], coef)
                 block = scaled @ xp.matrix_transpose(left)
                 block = block - null * root @ xp.matrix_transpose(root)
+                total = xp.matrix_transpose(root) @ block @ root
+                sums[self.units[alike[part][:, 0]]] = to_numpy(total)[:, :, 0]
                 right = xp.reshape(xp.take(coef, index, axis=0), (-1, s, k))
                 solved.append(xp.reshape(xp.linalg.solve(block, right), (-1, k)))
                 order.append(rows)
         back = from_numpy(np.argsort(np.concatenate(order)), coef, xp.int64)
-        return xp.take(xp.concat(solved), back, axis=0)
+        return xp.take(xp.concat(solved), back, axis=0), sums
 
-    def held_out(self, target: Array, residual: Array) -> Array:
+    def held_out(self, target: Array, fit: KernelFit) -> Array:
         """Projections (n, k) by the models fitted without each row or its group.
 
         The intercept of such a model is the mean of the other rows' targets, which for
         targets of mean zero is ``-sum_S w t / (N - w_S)``: left in, it would reveal the
         labels of the rows left out, with the wrong sign.
+
+        Without S, the held-out projections of all other rows move too. They are what S
+        is compared with, so that this reveals its labels as well, where rows count
+        differently from their weights. With ``a_T = 1'A_TT 1``, and to first order,
+        predictions for the groups T move by ``-1'B_S / sum_T a_T`` on average, and
+        intercepts by the same with the A of a kernel that is zero, ``w_T (1 - w_T/N)``
+        in place of a_T and ``w t`` in place of B: the difference is subtracted. If no
+        two rows have anything in common, all projections are then equal.
         """
-        others = self.total - np.bincount(self.units, self.each)
-        sums = np.zeros((len(others), target.shape[1]))
-        np.add.at(sums, self.units, self.each[:, None] * to_numpy(target))
-        means = (sums / others[:, None])[self.units]
-        return target + from_numpy(means, target) - residual
+        counts = np.bincount(self.units, self.each)[:, None]
+        others = _sums_of_others(counts)
+        blank = _sums_of_others(counts * others / self.total)
+        sums = self._per_unit(self.each[:, None] * to_numpy(target))
+        level = sums / others - sums / blank
+        level += self._per_unit(to_numpy(fit.coef)) / _sums_of_others(fit.precision)
+        return target + from_numpy(level[self.units], target) - fit.loo_residual
+
+    def _per_unit(self, rows: np.ndarray) -> np.ndarray:
+        """Sums (g, k) over the rows (n, k) of each group."""
+        sums = np.zeros((int(np.max(self.units)) + 1, rows.shape[1]))
+        np.add.at(sums, self.units, rows)
+        return sums
+
+
+def _sums_of_others(sizes: np.ndarray) -> np.ndarray:
+    """``sum_T a_T`` over all T but S, for each S, of positive numbers a (g, m).
+
+    A difference would be zero next to one that exceeds all others.
+    """
+    before = np.cumsum(sizes, axis=0)[:-1]
+    after = np.cumsum(sizes[::-1], axis=0)[-2::-1]
+    return np.pad(before, ((1, 0), (0, 0))) + np.pad(after, ((0, 1), (0, 0)))
 
 
 #: Largest output allowed, relative to the largest float: predictions are sums of them.
@@ -368,6 +396,11 @@ class StandardOutputs(NamedTuple):
         spread = np.where(varies, spread, 1.0)
         return cls(np.where(varies, centred, 0.0) / spread, mean, spread * unit)
 
+    @property
+    def varies(self) -> np.ndarray:
+        """Which outputs vary by more than rounding, (t,)."""
+        return np.any(self.target != 0, axis=0)
+
 
 #: The alpha to recommend, in units of eps times the trace. Most kernels need less than
 #: one; Gaussians so wide that centring cancels most digits needed up to 16.
@@ -430,10 +463,14 @@ class KernelFit:
     loo_residual : array of shape (n, k)
         Target minus the prediction of the model fitted, and re-centred, without row i
         or its group.
+    precision : ndarray of shape (g, 1) or (g, k)
+        ``1'A_SS 1`` of each group S, see :class:`RowDesign`; one column per column of
+        the target if each has its own alpha.
     """
 
     coef: Array
     loo_residual: Array
+    precision: np.ndarray
 
     def steepness(self, target: Array) -> float:
         """How much predictions of a target (n, k) change with kernel values."""
@@ -479,11 +516,14 @@ def fit_factored(
     coef = solve_factored(factor, design.scale(target))
     null = 1.0 / (design.total * level)
     if design.groups is None:
-        precision = inverse_diagonal(factor) - null * design.root(coef)[:, 0] ** 2
-        residual = coef / precision[:, None]
+        weights = design.root(coef) ** 2
+        precision = inverse_diagonal(factor)[:, None] - null * weights
+        residual, sums = coef / precision, to_numpy(precision * weights)
     else:
-        residual = design.solve_left_out(coef, lower_inverse(factor).T, null=null)
-    return KernelFit(design.scale(coef) / unit, design.unscale(residual))
+        inverse = lower_inverse(factor).T
+        residual, sums = design.solve_left_out(coef, inverse, null=null)
+    coef, residual = design.scale(coef) / unit, design.unscale(residual)
+    return KernelFit(coef, residual, sums.astype(np.float64) / unit)
 
 
 def principal_axes(coef: Array, target: Array) -> Array:
@@ -703,11 +743,15 @@ class LooPath(AlphaPath):
         coef = self.vectors @ (self.rotated * self._shrink(alpha))
         return as_float(self.design.scale(coef), self.dtype)
 
-    def residuals(self, alpha: float | np.ndarray) -> Array:
-        """Target minus the prediction without the row or its group, (n, k)."""
+    def fit(self, alpha: float | np.ndarray) -> KernelFit:
+        """Coefficients and residuals; one alpha, or one per column."""
         shrink = self._shrink(np.atleast_2d(alpha))
-        left_out = self._left_out(shrink, self._precision(shrink))[:, 0, :]
-        return as_float(self.design.unscale(left_out), self.dtype)
+        precision = self._precision(shrink)
+        left_out, sums = self._left_out(shrink, precision)
+        residual = as_float(self.design.unscale(left_out[:, 0, :]), self.dtype)
+        if sums is None:
+            sums = self.design.each[:, None] * to_numpy(precision)[:, 0, :]
+        return KernelFit(self.coef(alpha), residual, sums)
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
@@ -717,7 +761,7 @@ class LooPath(AlphaPath):
         together = 1 if self.design.groups is not None else CHUNK_ENTRIES
         size = self.n_samples * int(self.rotated.shape[1])
         for part in row_chunks(len(alphas), size, together):
-            residual = self._left_out(shrink[:, part, :], precision[:, part, :])
+            residual, _ = self._left_out(shrink[:, part, :], precision[:, part, :])
             squares = namespace(residual).sum(residual * residual, axis=0)
             found.append(to_numpy(squares))
         return np.concatenate(found).astype(np.float64) / self.design.total
@@ -729,23 +773,27 @@ class LooPath(AlphaPath):
         values = namespace(levels).reshape(self.eigenvalues, shape)
         return 1.0 / (values + levels[None, ...])
 
-    def _left_out(self, shrink: Array, precision: Array) -> Array:
+    def _left_out(
+        self, shrink: Array, precision: Array
+    ) -> tuple[Array, np.ndarray | None]:
         """``sqrt(w) e``, (n, a, k), from d (n - 1, a, m), and the diagonal of A~.
 
         m is 1, or k where every column has its own alpha; a is 1 if there are groups.
-        The diagonal has the shape (n, a, m).
+        The diagonal has the shape (n, a, m). Of groups, the sums of A_SS (g, m) too.
         """
         xp, m = namespace(shrink), int(shrink.shape[2])
         scaled = self.rotated[:, None, :] * shrink  # (n - 1, a, k)
         flat = xp.reshape(scaled, (scaled.shape[0], -1))
         coef = xp.reshape(self.vectors @ flat, (-1, *scaled.shape[1:]))
         if self.design.groups is None:
-            return coef / precision
-        parts = []
+            return coef / precision, None
+        parts, sums = [], []
         for j in range(m):
             own = coef[:, 0, j : j + 1] if m > 1 else coef[:, 0, :]
-            parts.append(self.design.solve_left_out(own, self.vectors, shrink[:, 0, j]))
-        return xp.concat(parts, axis=1)[:, None, :]
+            found = self.design.solve_left_out(own, self.vectors, shrink[:, 0, j])
+            parts.append(found[0])
+            sums.append(found[1])
+        return xp.concat(parts, axis=1)[:, None, :], np.hstack(sums)
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) d`` for d (n - 1, ...), squaring a block of rows at a time."""
@@ -880,7 +928,8 @@ class LooDescent:
         self.n_inverses += 1
         factor = factor_regularized(xp.asarray(self.gram, copy=True), alpha)
         coef = solve_factored(factor, self.target)
-        null = design.root(coef)[:, 0] ** 2 / design.total
+        weights = design.root(coef)[:, 0] ** 2
+        null = weights / design.total
         if self.probes is None:
             moved = solve_factored(factor, coef)  # -dB / dalpha
             diagonal, squares = inverse_squares(factor)
@@ -894,7 +943,8 @@ class LooDescent:
         change = (residual * steep[:, None] - moved) / q
         size = float(xp.sum(residual * residual))
         slope = 2.0 * alpha * float(xp.sum(residual * change)) / (size or 1.0)
-        fit = KernelFit(design.scale(coef), design.unscale(residual))
+        precision = to_numpy(q * weights[:, None]).astype(np.float64)
+        fit = KernelFit(design.scale(coef), design.unscale(residual), precision)
         return LooPoint(alpha, size / (design.total * coef.shape[1]), slope, fit)
 
     def minimum(

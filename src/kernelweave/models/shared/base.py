@@ -866,7 +866,7 @@ def discriminate(task: ClassTask, choice: Choice) -> Fitted:
     target, design = task.target, task.design
     fit = choice.fit_on(task.bank, target, design)
     axes = principal_axes(fit.coef, target)
-    held_out = to_numpy(design.held_out(target, fit.loo_residual) @ axes)
+    held_out = to_numpy(design.held_out(target, fit) @ axes)
     own = to_numpy(target @ axes)
     gaussians = ClassGaussians.fit(
         held_out, own, task.codes, design=design, priors=task.priors

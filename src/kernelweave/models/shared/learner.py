@@ -44,6 +44,7 @@ from kernelweave.fits.ridge import (
     LooDescent,
     LooPath,
     RowDesign,
+    StandardOutputs,
     fit_kernel,
 )
 from kernelweave.kernels.banks.dense import DenseBank, take_square
@@ -200,8 +201,8 @@ class AlphaStart(NamedTuple):
 #: ``judge(choice, alpha, start)`` is the choice at this alpha, with the errors of rows
 #: left out; None stands for the best alpha, which may be sought from ``start``.
 Judge = Callable[[Choice, float | None, AlphaStart], Choice]
-#: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
-Score = Callable[[Array, int | None], float]
+#: The score of a fit on the rows left out, or that of column j alone.
+Score = Callable[[KernelFit, int | None], float]
 
 
 def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
@@ -264,7 +265,7 @@ def best_scored_alpha(
         part = slice(None) if j is None else slice(j, j + 1)
         alphas = np.append(grid, smallest[i])
         errors = np.mean(path.errors(alphas[:, None])[:, part], axis=1)
-        scores = [score(path.residuals(alpha)[:, part], j) for alpha in alphas]
+        scores = [score(path.fit(alpha), j) for alpha in alphas]
         found[i] = alphas[_first_by_score(scores, list(errors))]
     return found if len(columns) > 1 else float(found[0])
 
@@ -322,9 +323,9 @@ class RowJudge:
                 best = best_alpha(path, task.per_target)
             else:
                 best = best_scored_alpha(path, task.score, task.per_target)
-            fit = KernelFit(path.coef(best), path.residuals(best))
+            fit = path.fit(best)
             missed = path.missed(best)
-        score = None if task.score is None else task.score(fit.loo_residual, None)
+        score = None if task.score is None else task.score(fit, None)
         errors = task.design.mean_squares(fit.loo_residual)
         choice = replace(choice, alpha=best, fit=fit, missed=missed)
         return replace(choice, errors=errors, score=score)
@@ -1024,7 +1025,7 @@ def score_outputs(
     design: RowDesign,
     measure: Measure | None = None,
 ) -> FoldScore:
-    """R^2 on held-out rows, averaged over the outputs (n, t).
+    """R^2 on held-out rows, averaged over the outputs (n, t) that vary.
 
     The variance to explain is that around the mean of the rows learned from. The
     standard error is that of a ratio of means. A measure that was asked for is averaged
@@ -1052,7 +1053,7 @@ def score_outputs(
     if not np.any(weights):
         return FoldScore(float("nan"), float("nan"))
     total = np.average(spread, axis=0, weights=weights)
-    varies = total > 0
+    varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
         return FoldScore(0.0, 0.0)
     ratio = np.average(wrong, axis=0, weights=weights)[varies] / total[varies]

@@ -14,7 +14,7 @@ from sklearn.metrics import get_scorer, make_scorer
 
 from kernelweave._array import Array, to_numpy
 from kernelweave.fits.gaussians import HeldOutClasses
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.ridge import KernelFit, RowDesign
 
 
 class PredictedClasses(ClassifierMixin, BaseEstimator):
@@ -116,7 +116,7 @@ class Measure:
         classes: np.ndarray,
         design: RowDesign,
         priors: np.ndarray | None,
-        residual: Array,
+        fit: KernelFit,
         column: int | None = None,
     ) -> float:
         """The score of a discriminant on the rows left out.
@@ -137,13 +137,13 @@ class Measure:
             Weights and groups of the rows.
         priors : ndarray of shape (k,) or None
             Probabilities in place of class shares.
-        residual : array of shape (n, k - 1)
-            Target minus prediction without the row or its group.
+        fit : KernelFit
+            The discriminant.
         column : None
             A discriminant has one alpha for all columns.
         """
         assert column is None
-        projected = to_numpy(design.held_out(target, residual))
+        projected = to_numpy(design.held_out(target, fit))
         held_out = HeldOutClasses.of(projected, to_numpy(target), codes, design)
         scores = held_out.log_joint(projected.astype(np.float64), codes, design, priors)
         known = held_out.several
@@ -160,7 +160,7 @@ class Measure:
         outputs: np.ndarray,
         units: np.ndarray,
         design: RowDesign,
-        residual: Array,
+        fit: KernelFit,
         column: int | None = None,
     ) -> float:
         """The score of a regression on the rows left out.
@@ -173,14 +173,15 @@ class Measure:
             Units of the residuals.
         design : RowDesign
             Weights and groups of the rows.
-        residual : array of shape (n, t) or, for one column, (n, 1)
-            Target minus prediction without the row or its group.
+        fit : KernelFit
+            The regression.
         column : int, optional
             The only output to score; by default all of them together.
         """
         part = slice(None) if column is None else slice(column, column + 1)
         truth = outputs[:, part]
-        predicted = truth - to_numpy(residual) * units[part]
+        residual = to_numpy(fit.loo_residual)[:, part]
+        predicted = truth - residual * units[part]
         return self(predicted, truth, design.weights)
 
 

@@ -284,6 +284,8 @@ def _gaussians(
         room = np.full(len(codes), 1.0 / widen)
     wider = 1.0 / np.maximum(room, LEAST_ROOM)
     held_out = own * (1.0 + lost) - wider[:, None] * missed
+    held_out += _sway(probe.weights, wider, missed, problem.total)
+    held_out -= _sway(probe.weights, 1.0 + lost[:, 0], own, problem.total)
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
     seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
     means += share.T @ (held_out - about) / seen
@@ -293,6 +295,19 @@ def _gaussians(
     )
     design = RowDesign(len(codes), probe.weights)
     return classes.gaussians(held_out, codes, design, priors=priors)
+
+
+def _sway(
+    weights: np.ndarray, wider: np.ndarray, missed: np.ndarray, total: float
+) -> np.ndarray:
+    """``B_i / sum_j A_jj`` over all rows j but i, (q, r), see RowDesign.held_out.
+
+    ``w missed`` is alpha B, and ``w / wider`` is alpha times the diagonal of A. The
+    rows of the probe stand for all rows, whose weights have the sum ``total``.
+    """
+    sizes = weights / wider
+    others = np.sum(sizes) * (total / np.sum(weights)) - sizes
+    return (weights / others)[:, None] * missed
 
 
 def _leverages(fit: MomentFit) -> np.ndarray:
