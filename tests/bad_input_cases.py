@@ -486,6 +486,22 @@ add(
 )
 
 
+def wrapped(X: Any) -> Any:
+    import narwhals
+
+    return narwhals.from_native(lazy(X).collect())
+
+
+add(
+    "a frame of narwhals",
+    rows(wrapped),
+    "DataFrame of narwhals",
+    "X is",
+    "X.to_native()",
+    error=TypeError,
+)
+
+
 def sparse_tensor(X: Any) -> Any:
     import torch
 
