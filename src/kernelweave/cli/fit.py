@@ -23,6 +23,7 @@ from kernelweave.cli.output import (
 )
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.progress import Narrator, progress
+from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -31,7 +32,7 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
-from kernelweave.cli.score import accuracy, as_written
+from kernelweave.cli.score import accuracy
 from kernelweave.cli.seen import digests, were_seen, written
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
