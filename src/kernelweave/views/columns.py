@@ -977,9 +977,7 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     block : array of shape (n, d)
     """
     if hasattr(block, "iloc"):
-        frame, block = block, block.to_numpy()
-        if block.dtype == object:
-            block = frame.to_numpy(dtype=object, na_value=np.nan)
+        block = block.to_numpy()
     elif hasattr(block, "get_column"):
         for label, column in zip(labels, block.iter_columns(), strict=True):
             first = column.head(1).to_numpy()
