@@ -1822,6 +1822,22 @@ add(
     "one number per class",
     takes("priors"),
 )
+
+
+def backwards(values: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(values, index=[1, 0])
+
+
+add(
+    "priors of classes in another order",
+    params(priors=backwards([0.25, 0.75])),
+    "the classes 1, 0 as its index",
+    "priors",
+    "Sort it",
+    takes("priors"),
+)
 add(
     "priors that do not sum to 1",
     params(priors=[0.5, 0.6]),

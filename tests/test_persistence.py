@@ -14,6 +14,8 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector
+from sklearn.feature_selection import SelectKBest
+from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -142,6 +144,26 @@ def test_searches_and_calibrated_classifiers(tmp_path):
         np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"views": [("a", Pipe(SelectKBest(k=1), "rbf"), [0, 1, 2])]},
+        {"scoring": make_scorer(fbeta_score, beta=2)},
+        {"priors": "Series"},
+    ],
+    ids=["selector", "scorer", "series"],
+)
+def test_parameters_from_elsewhere(change, tmp_path):
+    X, y = rows()
+    if "priors" in change:
+        change = {"priors": pytest.importorskip("pandas").Series([0.25, 0.75])}
+    model = KernelFDA(VIEWS, cv=None).set_params(**change).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
+    np.testing.assert_array_equal(output(clone(same).fit(X, y), X), output(model, X))
+
+
 def test_the_header_tells_what_the_file_is(saved):
     path, _ = saved
     header = read_header(path)
@@ -201,6 +223,8 @@ def test_what_cannot_be_saved_says_so(tmp_path):
         ("kernelweave.models.no_such_module.Class", False),
         ("kernelweaver.models.Class", False),
         ("sklearn.model_selection._split.train_test_split", False),
+        ("sklearn.feature_selection._univariate_selection.f_classif", True),
+        ("sklearn.metrics.pairwise.pairwise_distances", False),
         ("os.system", False),
     ],
 )
