@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, save_npz
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector
@@ -93,6 +94,17 @@ def test_every_kind_of_model_is_saved_above():
     }
     assert public <= {type(SETTINGS[name]) for name in ONE_EACH}
     assert (RELEASES / kernelweave.__version__.partition(".dev")[0]).is_dir()
+
+
+@pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
+def test_sparse_rows(estimator, tmp_path):
+    X, y = rows()
+    X = csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    targets = y.astype(float) if "Ridge" in type(estimator).__name__ else y
+    model = estimator.set_params(views=[("a", "rbf", [0, 1]), ("b", "linear", [2])])
+    kernelweave.save(model.fit(X, targets), tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
 
 
 def test_frames_and_pipelines(tmp_path):
@@ -282,6 +294,15 @@ def huge_array(model):
     return archive_of(members | {name: header.getvalue()})
 
 
+def huge_sparse_array(model):
+    """32 MiB of zeros in 32 KiB."""
+    file = io.BytesIO()
+    save_npz(file, csr_array((np.zeros(2**22), np.zeros(2**22, int), [0, 2**22])))
+    members = members_of(model)
+    name = next(n for n in members if n.endswith(".npy"))
+    return archive_of(members | {name: file.getvalue()})
+
+
 def system_call(model):
     schema = json.loads(members_of(model)["schema.json"])
     schema |= {
@@ -314,6 +335,7 @@ REFUSED = {
         "damaged",
     ),
     "huge array": (with_model(huge_array), "larger than its data"),
+    "huge sparse array": (with_model(huge_sparse_array), "much larger than its data"),
     "system call": (with_model(system_call), "uses .*system"),
     "no model": (with_model(lambda m: b"nothing"), "damaged"),
 }

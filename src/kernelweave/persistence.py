@@ -88,9 +88,12 @@ SELECTS = (
     "mutual_info_regression",
     "r_regression",
 )
-#: Types from elsewhere that run no code: imputers of scikit-learn keep their dtypes,
-#: selectors choose the columns of views, and tables hold values of the others.
+#: Types from elsewhere that run no code: of sparse rows; imputers of scikit-learn keep
+#: their dtypes, selectors choose the columns of views, and tables hold values of the
+#: others.
 HARMLESS = (
+    "scipy.sparse._csr.csr_array",
+    "scipy.sparse._csr.csr_matrix",
     "numpy.dtype",
     "numpy.number",
     "sklearn.compose._column_transformer.make_column_selector",
