@@ -486,6 +486,22 @@ add(
 )
 
 
+def wrapped(X: Any) -> Any:
+    import narwhals
+
+    return narwhals.from_native(lazy(X).collect())
+
+
+add(
+    "a frame of narwhals",
+    rows(wrapped),
+    "DataFrame of narwhals",
+    "X is",
+    "X.to_native()",
+    error=TypeError,
+)
+
+
 def sparse_tensor(X: Any) -> Any:
     import torch
 
@@ -1804,6 +1820,22 @@ add(
     "got shape (1,)",
     "priors",
     "one number per class",
+    takes("priors"),
+)
+
+
+def backwards(values: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(values, index=[1, 0])
+
+
+add(
+    "priors of classes in another order",
+    params(priors=backwards([0.25, 0.75])),
+    "the classes 1, 0 as its index",
+    "priors",
+    "Sort it",
     takes("priors"),
 )
 add(

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, save_npz
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector
+from sklearn.feature_selection import SelectKBest
+from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -93,6 +96,17 @@ def test_every_kind_of_model_is_saved_above():
     assert (RELEASES / kernelweave.__version__.partition(".dev")[0]).is_dir()
 
 
+@pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
+def test_sparse_rows(estimator, tmp_path):
+    X, y = rows()
+    X = csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    targets = y.astype(float) if "Ridge" in type(estimator).__name__ else y
+    model = estimator.set_params(views=[("a", "rbf", [0, 1]), ("b", "linear", [2])])
+    kernelweave.save(model.fit(X, targets), tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
+
+
 def test_frames_and_pipelines(tmp_path):
     pandas = pytest.importorskip("pandas")
     X, y = rows()
@@ -140,6 +154,26 @@ def test_searches_and_calibrated_classifiers(tmp_path):
         kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
         same = kernelweave.load(tmp_path / "model.kw")
         np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"views": [("a", Pipe(SelectKBest(k=1), "rbf"), [0, 1, 2])]},
+        {"scoring": make_scorer(fbeta_score, beta=2)},
+        {"priors": "Series"},
+    ],
+    ids=["selector", "scorer", "series"],
+)
+def test_parameters_from_elsewhere(change, tmp_path):
+    X, y = rows()
+    if "priors" in change:
+        change = {"priors": pytest.importorskip("pandas").Series([0.25, 0.75])}
+    model = KernelFDA(VIEWS, cv=None).set_params(**change).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
+    np.testing.assert_array_equal(output(clone(same).fit(X, y), X), output(model, X))
 
 
 def test_the_header_tells_what_the_file_is(saved):
@@ -201,6 +235,8 @@ def test_what_cannot_be_saved_says_so(tmp_path):
         ("kernelweave.models.no_such_module.Class", False),
         ("kernelweaver.models.Class", False),
         ("sklearn.model_selection._split.train_test_split", False),
+        ("sklearn.feature_selection._univariate_selection.f_classif", True),
+        ("sklearn.metrics.pairwise.pairwise_distances", False),
         ("os.system", False),
     ],
 )
@@ -258,6 +294,15 @@ def huge_array(model):
     return archive_of(members | {name: header.getvalue()})
 
 
+def huge_sparse_array(model):
+    """32 MiB of zeros in 32 KiB."""
+    file = io.BytesIO()
+    save_npz(file, csr_array((np.zeros(2**22), np.zeros(2**22, int), [0, 2**22])))
+    members = members_of(model)
+    name = next(n for n in members if n.endswith(".npy"))
+    return archive_of(members | {name: file.getvalue()})
+
+
 def system_call(model):
     schema = json.loads(members_of(model)["schema.json"])
     schema |= {
@@ -290,6 +335,7 @@ REFUSED = {
         "damaged",
     ),
     "huge array": (with_model(huge_array), "larger than its data"),
+    "huge sparse array": (with_model(huge_sparse_array), "much larger than its data"),
     "system call": (with_model(system_call), "uses .*system"),
     "no model": (with_model(lambda m: b"nothing"), "damaged"),
 }

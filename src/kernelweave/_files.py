@@ -54,14 +54,24 @@ def check_expansion(path: Path) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Arrays that claim to be larger than what is stored would exhaust the memory."""
+    """Arrays that claim to be larger than what is stored would exhaust the memory.
+
+    A sparse one is an archive of arrays, compressed, in a member of its own.
+    """
     for member in archive.infolist():
-        if member.filename.endswith(".npy"):
-            with archive.open(member) as file:
+        with archive.open(member) as file:
+            first = bytes(file.peek(6)[:6])
+            if first == b"\x93NUMPY":
                 shape, dtype = _array_header(file)
-                room = member.file_size - file.tell()
-            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > room:
-                raise ValueError("an array claims to be larger than its data")
+                room, size = member.file_size - file.tell(), math.prod(shape)
+                if min(shape, default=0) < 0 or size * dtype.itemsize > room:
+                    raise ValueError("an array claims to be larger than its data")
+            elif first[:2] == b"PK":
+                with zipfile.ZipFile(file) as parts:
+                    total = sum(part.file_size for part in parts.infolist())
+                    if total > room_for(member.file_size):
+                        raise ValueError("a sparse array is much larger than its data")
+                    check_arrays(parts)
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -34,6 +34,7 @@ from uuid import uuid4
 import numpy as np
 import scipy
 import sklearn
+from sklearn import metrics
 from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 
@@ -76,9 +77,23 @@ MOVED = {
 }
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
-#: Types from elsewhere that run no code: imputers of scikit-learn keep their dtypes,
-#: selectors choose the columns of views, and tables hold values of the others.
+#: How functions of sklearn.metrics are called that a scorer may be made of ...
+SCORES = ("_score", "_loss", "_error")
+#: ... and those of sklearn.feature_selection that rate columns.
+SELECTS = (
+    "chi2",
+    "f_classif",
+    "f_regression",
+    "mutual_info_classif",
+    "mutual_info_regression",
+    "r_regression",
+)
+#: Types from elsewhere that run no code: of sparse rows; imputers of scikit-learn keep
+#: their dtypes, selectors choose the columns of views, and tables hold values of the
+#: others.
 HARMLESS = (
+    "scipy.sparse._csr.csr_array",
+    "scipy.sparse._csr.csr_matrix",
     "numpy.dtype",
     "numpy.number",
     "sklearn.compose._column_transformer.make_column_selector",
@@ -253,8 +268,15 @@ def is_ours(name: str) -> bool:
 
 @cache
 def _score_functions() -> set[str]:
-    """The functions of the scorers that a search may name."""
+    """The functions of scikit-learn that scorers and selectors of columns call.
+
+    They compute numbers from arrays, and do nothing else.
+    """
+    from sklearn import feature_selection  # which takes a while to import
+
     found = [get_scorer(name)._score_func for name in get_scorer_names()]
+    found += [getattr(metrics, n) for n in metrics.__all__ if n.endswith(SCORES)]
+    found += [getattr(feature_selection, name) for name in SELECTS]
     return {f"{function.__module__}.{function.__name__}" for function in found}
 
 

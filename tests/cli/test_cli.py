@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import runpy
 import sys
 import warnings
@@ -246,6 +247,8 @@ def test_refuses_files(tmp_path, capsys, content, message):
         lambda t: t.replace(";", "\t").encode(),
         lambda t: t.replace(",", ".").replace(";", "|").encode(),
         lambda t: t.replace(",", ".").replace(";", ",").replace("\n", "\r\n").encode(),
+        lambda t: t.replace(";", " ; ").replace("\n", " \n").encode(),
+        lambda t: re.sub(r"([^;\n]+)", r'"\1"', t).encode(),
     ],
 )
 def test_texts_of_every_kind(tmp_path, write):

@@ -530,6 +530,7 @@ def test_one_table_in_every_format(name, library):
     frame = pandas.DataFrame(
         {
             "id": ["001", "002", "003"],
+            "number": [2**53 + 1, 2, 3],
             "größe": [1.5, -2.25, np.nan],
             "text": ["a;b", "c, d", None],
             "day": ["2020-01-01", "2021-06-05", "2022-01-01"],
@@ -541,8 +542,11 @@ def test_one_table_in_every_format(name, library):
         (frame.set_index("id") if name.startswith("index") else frame).to_parquet(name)
     else:
         frame.to_excel(name, index=False)
-    found = read.read_frame(name, ["id"])
+    found = read.read_frame(name, ["id", "number"])
     assert list(found) == list(frame) and found["id"].tolist() == ["001", "002", "003"]
+    assert found["number"].tolist()[1:] == ["2", "3"]
+    if not name.endswith("xlsx"):  # which has only floats
+        assert found["number"].tolist()[0] == "9007199254740993"
     np.testing.assert_array_equal(found["größe"], frame["größe"])
     assert found["text"].tolist()[:2] == ["a;b", "c, d"] and found["text"].isna()[2]
     assert str(found["day"].iloc[1])[:10] == "2021-06-05"

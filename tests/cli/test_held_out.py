@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -273,13 +274,21 @@ def test_rows_that_were_learned_from_have_no_score(drawn, capsys):
     assert "Accuracy" not in out
 
 
-def test_label_column_with_the_name_of_another(rng, drawn):
+@pytest.mark.parametrize("name", ["prediction", "fold", "probability_ill"])
+def test_columns_with_the_name_of_another(rng, drawn, name):
     y = LABELS["two classes"]
-    write_table("data.csv", rng.standard_normal((100, 2)), y, label="prediction")
-    assert main(["fit", "data.csv", "--label", "prediction", *SIMPLE]) == 0
+    write_table("data.csv", rng.standard_normal((100, 2)), y, label=name)
+    assert main(["fit", "data.csv", "--label", name, *SIMPLE]) == 0
     rows = read_predictions()
-    assert column(rows, "given_prediction").tolist() == y.tolist()
+    assert column(rows, f"given_{name}").tolist() == y.tolist()
     assert {"row", "fold", "prediction"} <= set(rows[0])
+    ids = np.array([[f"p{i}"] for i in range(100)])
+    cells = np.hstack([rng.standard_normal((100, 2)).astype(str), ids])
+    write_table("ids.csv", cells, y, label="y")
+    text = Path("ids.csv").read_bytes().replace(b"x2", name.encode(), 1)
+    Path("ids.csv").write_bytes(text)
+    assert main(["fit", "ids.csv", "--label", "y", "--id", name, *SIMPLE]) == 0
+    assert column(read_predictions(), f"given_{name}").tolist() == ids[:, 0].tolist()
 
 
 PROGRESSION = load_diabetes().target

@@ -161,11 +161,12 @@ def test_refusals(fake, capsys, options, message):
     assert message in error
 
 
-@pytest.mark.parametrize("splits", ["0", "-3", "many"])
-def test_splits_must_be_positive(capsys, splits):
+@pytest.mark.parametrize("option", ["--splits", "--jobs"])
+@pytest.mark.parametrize("count", ["0", "-3", "many"])
+def test_counts_must_be_positive(capsys, option, count):
     with pytest.raises(SystemExit):
-        main(["reproduce", "ye2007", "--splits", splits])
-    assert f"'{splits}' is not an integer of at least 1" in capsys.readouterr().err
+        main(["reproduce", "ye2007", option, count])
+    assert f"'{count}' is not an integer of at least 1" in capsys.readouterr().err
 
 
 def test_unknown_paper(capsys, tmp_path, monkeypatch):

@@ -78,6 +78,7 @@ def test_pure_noise_looks_important_on_training_rows_only():
 
 def test_every_container_gives_the_same(problem):
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    arrow = pytest.importorskip("pyarrow")
     X, y = problem
     names = list("abcdef")
     views = [("signal", "linear", ["a", "b", "c"]), ("static", "rbf", ["d", "e", "f"])]
@@ -91,6 +92,7 @@ def test_every_container_gives_the_same(problem):
         held[names[::-1]],  # found by name
         held.assign(unused="text"),
         pl.DataFrame(X[NEW], schema=names, orient="row"),
+        arrow.Table.from_pandas(held),
     )
     found = [
         view_permutation_importance(model, rows, y[NEW], random_state=3)

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
-from estimators import ONE_EACH, every_estimator, has, in_turn, output, some
+from estimators import EXPLICIT, ONE_EACH, every_estimator, has, in_turn, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, ProbabilisticKDA
 from kernelweave.kernels import RBF, Linear, Pipe
 
@@ -197,11 +197,14 @@ def test_pandas(estimator, problem):
     assert not hasattr(plain, "feature_names_in_")
 
 
-@every_estimator
-def test_polars(estimator, problem):
-    pl = pytest.importorskip("polars")
-    frame = pl.DataFrame(problem.X, schema=NAMES)
-    frame = frame.with_columns(pl.lit("text").alias("comment"))
+@pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
+@pytest.mark.parametrize(
+    ("library", "table"), [("polars", "DataFrame"), ("pyarrow", "table")]
+)
+def test_other_tables(library, table, estimator, problem):
+    columns = dict(zip(NAMES, problem.X.T, strict=True))
+    columns["comment"] = ["text"] * len(problem.X)
+    frame = getattr(pytest.importorskip(library), table)(columns)
     views = FRAME_VIEWS[:2]
     model = clone(estimator).set_params(views=views).fit(frame, problem.y)
     assert model.feature_names_in_.tolist() == [*NAMES, "comment"]

@@ -274,6 +274,16 @@ def test_names_that_are_no_text_are_no_names():
     assert validate_new(model, named[[7, *"cba"]], views, [[0]])[1] == [[3]]
 
 
+@pytest.mark.parametrize("kind", ["date32[day]", "timestamp[us, tz=UTC]"])
+def test_times_of_arrow_in_pandas_are_refused(kind):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    days = pandas.Series(np.array(["2020-01-01", "NaT"], dtype="M8[us]"))
+    X = days.astype("timestamp[us, tz=UTC][pyarrow]").astype(f"{kind}[pyarrow]")
+    with pytest.raises(TypeError, match=r"row 0, column 'when' holds .*not a number"):
+        blocks_of(pandas.DataFrame({"when": X}), [View("v", "linear", "when")])
+
+
 def test_arrow_tables_are_read_column_by_column():
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table(

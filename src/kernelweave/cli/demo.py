@@ -88,7 +88,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         except ImportError as error:
             draft.remarks.append(f"no report: {error}")
         # last, since it lists the files of the folder
-        write_results(draft, model, rows, {"row": test, "digit": y[test]})
+        write_results(draft, model, rows, [("row", test), ("digit", y[test])])
     if PAGE in draft.written:
         print(f"\nOpen the report in a browser:\n  {(draft.folder / PAGE).resolve()}")
     return {

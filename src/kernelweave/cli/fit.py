@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelweave.cli.folder import check_place, new_results
 from kernelweave.cli.output import (
+    NamedCells,
     certificate_of,
     n_columns,
     print_certificate,
@@ -23,6 +24,7 @@ from kernelweave.cli.output import (
 )
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.progress import Narrator, progress
+from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -31,7 +33,7 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
-from kernelweave.cli.score import accuracy, as_written
+from kernelweave.cli.score import accuracy
 from kernelweave.cli.seen import digests, were_seen, written
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
@@ -266,16 +268,13 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
     return {name: score, "standard_error": error, "how": "out of fold"}
 
 
-def identity_of(samples: Samples, label: str | None) -> dict[str, Sequence[Any]]:
+def identity_of(samples: Samples, label: str | None) -> list[NamedCells]:
     """First columns of the table of predictions: ids, labels, missing views."""
-    identity: dict[str, Sequence[Any]] = {samples.id_name: samples.data.index.tolist()}
+    identity: list[NamedCells] = [(samples.id_name, samples.data.index.tolist())]
     if samples.target is not None and label is not None:
-        taken = (samples.id_name, "fold", "prediction", "missing_views")
-        name = f"given_{label}" if label in taken else label
         values = samples.target.tolist()
-        identity[name] = ["" if is_gap(v) else as_written(v) for v in values]
-    identity["missing_views"] = samples.lacking()
-    return identity
+        identity.append((label, ["" if is_gap(v) else as_written(v) for v in values]))
+    return [*identity, ("missing_views", samples.lacking())]
 
 
 def _predict_new(

@@ -289,7 +289,8 @@ def _add_reproduce(command: Command) -> None:
     flag("--quick", help="few splits: minutes instead of hours")
     cached = "run nothing, and report on the splits that earlier runs finished"
     flag("--cached", help=cached)
-    option("--jobs", "N", "number of processes; -1: one per processor", 1, type=int)
+    jobs = "number of processes; -1: one per processor"
+    option("--jobs", "N", jobs, 1, type=_at_least(1, -1))
     option("--dask", "ADDRESS", "run splits on the workers of this scheduler")
     page = "also write the tables into this page, after its mark"
     option("--markdown", "PAGE.md", page)
@@ -309,15 +310,16 @@ def _add(
     parser.add_argument(name, metavar=metavar, help=text, default=default, **settings)
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    """A parser of integers with a lower bound."""
+def _at_least(least: int, *others: int) -> Callable[[str], int]:
+    """A parser of integers with a lower bound, or one of the others."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
-            if (number := int(text)) >= least:
+            if (number := int(text)) >= least or number in others:
                 return number
+        known = "".join(f", or {other}" for other in others)
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not an integer of at least {least}"
+            f"{text!r} is not an integer of at least {least}{known}"
         )
 
     return parse

@@ -24,6 +24,9 @@ from kernelweave.inspection import (
 from kernelweave.inspection._figure import axes, can_draw, save_figure
 from kernelweave.views.columns import some
 
+#: A column of a table, with its name.
+NamedCells = tuple[str, Sequence[Any]]
+
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
@@ -130,7 +133,7 @@ def write_results(
     draft: Draft,
     model: Any,
     rows: HeldOut,
-    identity: dict[str, Sequence[Any]],
+    identity: list[NamedCells],
     methods: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write tables and plots.
@@ -143,7 +146,7 @@ def write_results(
         Fitted classifier or regressor.
     rows : HeldOut
         Rows that it has not seen, predicted and projected.
-    identity : dict
+    identity : list of (name, cells)
         First columns of the table of predictions.
     methods : sequence of dict
         The table of :func:`kernelweave.evaluation.evaluate`, if there is one.
@@ -168,23 +171,28 @@ def write_results(
         write_mark(path, certificate_of(model), [*draft.written, MARK_FILE])
 
 
-def predictions(
-    rows: HeldOut, identity: dict[str, Sequence[Any]]
-) -> list[dict[str, Any]]:
-    """The table of predictions, with empty cells for rows without one."""
+def predictions(rows: HeldOut, identity: list[NamedCells]) -> list[dict[str, Any]]:
+    """The table of predictions, with empty cells for rows without one.
+
+    A first column with the name of another one is called given_NAME.
+    """
 
     def cells(values: Any) -> list[Any]:
         return [v if shown else "" for v, shown in zip(values, rows.shown, strict=True)]
 
-    columns = dict(identity)
+    own: dict[str, Sequence[Any]] = {}
     if rows.fold is not None:
-        columns["fold"] = cells(rows.fold)
-    columns["prediction"] = cells(rows.predicted)
+        own["fold"] = cells(rows.fold)
+    own["prediction"] = cells(rows.predicted)
     if rows.classes is not None and rows.probability is not None:
         for label, column in zip(rows.classes, rows.probability.T, strict=True):
-            columns[f"probability_{label}"] = cells(
-                [f"{value:.6f}" for value in column]
-            )
+            own[f"probability_{label}"] = cells([f"{value:.6f}" for value in column])
+    columns: dict[str, Sequence[Any]] = {}
+    for name, values in identity:
+        while name in own or name in columns:
+            name = f"given_{name}"
+        columns[name] = values
+    columns |= own
     return [
         dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)

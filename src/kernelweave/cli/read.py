@@ -15,6 +15,7 @@ from typing import Any
 from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.exceptions import library
 from kernelweave.views.columns import some
+from kernelweave.views.ids import is_gap
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 #: Byte-order marks, and the encodings that they announce.
@@ -73,6 +74,8 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
         frame = _read_text(pandas, file, as_text)
     frame.columns = [str(name).strip() for name in frame.columns]
     _check_rows_and_names(path, len(frame), list(frame.columns))
+    for name in frame.columns.intersection(as_text):  # numbers in Parquet files
+        frame[name] = [None if is_gap(v) else str(as_written(v)) for v in frame[name]]
     return frame
 
 
@@ -202,6 +205,10 @@ def _check_cells(path: Path) -> None:
 def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
     text = _decode(path)
     separator = _separator(text)
+    if f" {separator}" in text or " \n" in text:
+        # pandas skips blanks before a cell, but takes "NA " or "1.5 " for a text
+        end = rf"(?<! ) ++(?={re.escape(separator)}|$)"
+        text = re.sub(end, "", text, flags=re.MULTILINE)
     header = _check_shape(path, text, separator)
     decimal = _decimal_mark(path, text, separator)
     try:
@@ -209,7 +216,7 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
             io.StringIO(text),
             sep=separator,
             decimal=decimal,
-            dtype=dict.fromkeys(set(as_text).intersection(header), "str"),
+            dtype={name: "str" for name in header if name.strip() in as_text},
             skipinitialspace=True,
             low_memory=False,
         )
@@ -258,7 +265,9 @@ def _separator(text: str) -> str:
 
 def _check_shape(path: Path, text: str, separator: str) -> list[str]:
     """The header; every row must have as many cells, which pandas would not check."""
-    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
+    reader = csv.reader(  # which reads cells as pandas does
+        io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True
+    )
     header: list[str] = []
     n_rows = 0
     try:
@@ -266,7 +275,7 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             if not row or (len(row) == 1 and not row[0].strip()):
                 continue
             if not header:
-                header = [name.strip() for name in row]
+                header = row
                 continue
             n_rows += 1
             if len(row) != len(header):
@@ -278,10 +287,11 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
         raise ValueError(
             f"{path}, line {reader.line_num} is not a row of a table: {error}"
         ) from error
-    _check_rows_and_names(path, n_rows, header)
-    if header.count("") > UNNAMED:
+    names = [name.strip() for name in header]
+    _check_rows_and_names(path, n_rows, names)
+    if names.count("") > UNNAMED:
         raise ValueError(
-            f"{path} has {header.count('')} columns without a name in the header "
+            f"{path} has {names.count('')} columns without a name in the header "
             f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
     return header
@@ -290,10 +300,13 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
 def _decimal_mark(path: Path, text: str, separator: str) -> str:
     if separator == ",":
         return "."
-    edge, found = re.escape(separator), {}
-    for mark in ",.":
-        cell = rf"(?:^|{edge})\s*([+-]?\d+{re.escape(mark)}\d+)\s*(?={edge}|$)"
-        found[mark] = re.search(cell, text, re.MULTILINE)
+    edge, found = re.escape(separator), dict.fromkeys(",.")
+    for quote in ("", '"'):  # where every cell has quotes, numbers have them, too
+        if not any(found.values()):
+            for mark in found:
+                number = rf"{quote}([+-]?\d+{re.escape(mark)}\d+){quote}"
+                cell = rf"(?:^|{edge})\s*{number}\s*(?={edge}|$)"
+                found[mark] = re.search(cell, text, re.MULTILINE)
     if found[","] and found["."]:
         where = [
             f"line {text.count(chr(10), 0, m.start(1)) + 1} holds {m[1]!r}"
@@ -304,6 +317,11 @@ def _decimal_mark(path: Path, text: str, separator: str) -> str:
             f"{path}: {' and '.join(where)}; use the same decimal mark everywhere"
         )
     return "," if found[","] else "."
+
+
+def as_written(value: Any) -> Any:
+    """A label or id as it was in the file: gaps make floats of whole numbers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
+from kernelweave.cli.read import as_written
 from kernelweave.evaluation.evaluate import share_error
 
 
@@ -79,8 +80,3 @@ def _as_class(value: Any, dtype: Any) -> Any:
     except (TypeError, ValueError):
         return value  # a class that is unknown to the model
     return as_written(number)
-
-
-def as_written(value: Any) -> Any:
-    """A label as it was in the file: gaps make floats of whole numbers."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -196,6 +196,10 @@ class RowDesign:
         intercepts by the same with the A of a kernel that is zero, ``w_T (1 - w_T/N)``
         in place of a_T and ``w t`` in place of B: the difference is subtracted. If no
         two rows have anything in common, all projections are then equal.
+
+        Where all g groups count alike, this would multiply every projection by
+        ``(g - 2) / (g - 1)``. The projections of new rows, which leave nothing out, are
+        compared with these, so that factor is undone.
         """
         counts = np.bincount(self.units, self.each)[:, None]
         others = _sums_of_others(counts)
@@ -203,13 +207,19 @@ class RowDesign:
         sums = self._per_unit(self.each[:, None] * to_numpy(target))
         level = sums / others - sums / blank
         level += self._per_unit(to_numpy(fit.coef)) / _sums_of_others(fit.precision)
-        return target + from_numpy(level[self.units], target) - fit.loo_residual
+        found = target + from_numpy(level[self.units], target) - fit.loo_residual
+        return found * undone_shrinkage(len(counts))
 
     def _per_unit(self, rows: np.ndarray) -> np.ndarray:
         """Sums (g, k) over the rows (n, k) of each group."""
         sums = np.zeros((int(np.max(self.units)) + 1, rows.shape[1]))
         np.add.at(sums, self.units, rows)
         return sums
+
+
+def undone_shrinkage(n_units: int) -> float:
+    """``(g - 1) / (g - 2)`` for g groups, see :meth:`RowDesign.held_out`."""
+    return (n_units - 1.0) / max(n_units - 2.0, 1.0)
 
 
 def _sums_of_others(sizes: np.ndarray) -> np.ndarray:

@@ -19,7 +19,12 @@ from kernelweave.inspection._rows import (
     require_predictions,
     views_of,
 )
-from kernelweave.views.columns import is_precomputed, validate_new
+from kernelweave.views.columns import (
+    column_names,
+    is_precomputed,
+    is_table,
+    validate_new,
+)
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
 
@@ -110,7 +115,8 @@ def view_permutation_importance(
     if scoring is None:
         require_predictions(model, "view_permutation_importance")
     X = as_stack(X, model)
-    X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
+    known = column_names(X) is not None or is_array(X) or issparse(X)
+    X = X if known else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))
@@ -139,11 +145,6 @@ def view_permutation_importance(
     return found
 
 
-def _is_table(X: Any) -> bool:
-    """Whether X is a pandas or polars DataFrame."""
-    return hasattr(X, "columns") and hasattr(X, "shape")
-
-
 def _places(model: Any, X: Any) -> list[list[int]]:
     """Where each view is along the last axis of X, found as a prediction finds it."""
     if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
@@ -163,7 +164,12 @@ def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
         for j in columns:
             shuffled.isetitem(j, X.iloc[order, j].array)
         return shuffled
-    if _is_table(X):  # polars
+    if is_table(X):  # pyarrow
+        moved = X.take(order)
+        for j in columns:
+            X = X.set_column(j, X.schema.field(j), moved.column(j))
+        return X
+    if column_names(X) is not None:  # polars
         names = [X.columns[j] for j in columns]
         return X.with_columns(X[order.tolist()].select(names))
     inside = np.isin(np.arange(X.shape[-1]), columns)

@@ -162,12 +162,24 @@ def _use(label: Any, column: Column) -> ColumnUse:
         reason = "a different value in every row, as in an id"
     elif kind == "text" and (n_values > MOST_VALUES or 2 * n_values > present > 4):
         reason = f"text of {n_values} different values"
+    if reason and kind == "text" and reason != CONSTANT:
+        odd = [value for value in known if not _is_number(value)]
+        if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
+            reason = "numbers as text" + (f", beside {odd[0]!r:.40}" if odd else "")
     if reason:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
     if n_missing:
         known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is that of a number."""
+    try:
+        return bool(np.isfinite(float(word)))
+    except ValueError:
+        return False
 
 
 def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> ColumnUse:

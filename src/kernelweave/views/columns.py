@@ -237,6 +237,11 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
             f"X is a {type(X).__name__}, whose rows have not been computed. Pass "
             "X.collect() instead."
         )
+    if type(X).__module__.startswith("narwhals."):
+        raise TypeError(
+            f"X is a {type(X).__name__} of narwhals. Pass the table inside instead, "
+            "X.to_native()."
+        )
     if is_arrow(X) and not is_table(X):
         raise TypeError(
             f"X is a {type(X).__name__}, whose rows have not been read. Pass "
@@ -315,9 +320,14 @@ def is_dask(X: object) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
-def in_portions(X: Any) -> bool:
-    """Whether rows are read one portion after another, and only once."""
-    return is_iterator(X) or is_arrow(X) or is_dask(X)
+def in_portions(X: Any, y: Any = None) -> bool:
+    """Whether rows are read one portion after another, and only once.
+
+    A pyarrow table is, if y names its column of targets; with other targets it is a
+    table like any other.
+    """
+    streamed = is_arrow(X) and (isinstance(y, str) or not is_table(X))
+    return is_iterator(X) or streamed or is_dask(X)
 
 
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
@@ -967,9 +977,7 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     block : array of shape (n, d)
     """
     if hasattr(block, "iloc"):
-        frame, block = block, block.to_numpy()
-        if block.dtype == object:
-            block = frame.to_numpy(dtype=object, na_value=np.nan)
+        block = block.to_numpy()
     elif hasattr(block, "get_column"):
         for label, column in zip(labels, block.iter_columns(), strict=True):
             first = column.head(1).to_numpy()

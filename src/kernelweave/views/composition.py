@@ -80,6 +80,9 @@ class ViewsParamsMixin(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        for name in self._get_param_names():
+            if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
+                state = state | {name: state[name].to_numpy()}
         if not self._named_kernels():
             return state
         views = [(name, kernel, plain_columns(own)) for name, kernel, own in self.views]

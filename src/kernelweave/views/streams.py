@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from kernelweave._array import is_array, namespace, take
-from kernelweave.views.columns import is_arrow, is_iterator, is_table
+from kernelweave.views.columns import in_portions, is_iterator, is_table
 
 Portion = tuple[Any, Any]
 
@@ -74,7 +74,7 @@ def open_stream(X: Any, y: Any, portion: int) -> Stream:
                 f"an iterator yields pairs (X, y): leave out y, here {type(y).__name__}"
             )
         return Stream(partial(_pairs, X))
-    if is_arrow(X):
+    if in_portions(X, y):
         if not isinstance(y, str) or y not in X.schema.names:
             raise ValueError(
                 "with a pyarrow dataset, y is the name of the column of targets, one "
@@ -134,9 +134,11 @@ def concatenate_rows(blocks: list[Any]) -> Any:
 
 
 def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
-    """The given rows of an array, sparse array, DataFrame or Columns."""
+    """The given rows of an array, sparse array, table or Columns."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if is_table(X) and not isinstance(rows, slice):
+        return X.take(rows)
     if not is_array(X):
         return X[rows]
     return X[rows, ...] if isinstance(rows, slice) else take(X, rows)

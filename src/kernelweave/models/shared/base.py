@@ -263,9 +263,9 @@ def check_learner_parameters(model: Any, **own: Rule) -> None:
             )
 
 
-def why_features(model: Any, X: Any) -> str | None:
+def why_features(model: Any, X: Any, y: Any = None) -> str | None:
     """Why explicit features are used for X; None if kernels are used."""
-    if in_portions(X):
+    if in_portions(X, y):
         if is_precomputed(model.views):
             raise ValueError(
                 "views='precomputed' takes kernels between all rows at once, not "
@@ -295,7 +295,7 @@ def read_training(
 
     The estimator ``model``, which is not changed, determines how rows are read.
     """
-    why = why_features(model, X)
+    why = why_features(model, X, y)
     if why is None:
         try:
             given = read_weighted_rows(model, X, y, sample_weight, groups)

@@ -510,6 +510,7 @@ def read_label_factor(
         classes, codes = encode_labels(y, owner)
         values = classes[:, None]
         given = kernel(values, values) if callable(kernel) else kernel
+        _refuse_other_order(given, classes, "label_kernel")
         return label_factor(codes, len(classes), given, weights), classes
     if callable(kernel):  # of the distinct rows of outputs
         values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
@@ -772,12 +773,26 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
         raise ValueError(f"priors must hold {needed}; got {priors!r:.60}") from error
     if given.shape != classes.shape:
         raise ValueError(f"priors needs {needed}; got shape {given.shape}")
+    _refuse_other_order(priors, classes, "priors")
     if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
         raise ValueError(
             f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
             f"{np.sum(given):.6g}"
         )
     return given
+
+
+def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
+    """Refuse a pandas object with the classes as its index, but in another order."""
+    if not hasattr(values, "iloc"):
+        return
+    labels, known = values.index.tolist(), classes.tolist()
+    if labels != known and sorted(map(str, labels)) == sorted(map(str, known)):
+        raise ValueError(
+            f"{name} has the classes {some(map(repr, labels))} as its index, but must "
+            f"be in the order of the sorted labels {some(map(repr, known))}. Sort it, "
+            f"or pass {name}.to_numpy() if its index means nothing"
+        )
 
 
 def wants_products(model: Any) -> bool:

@@ -83,7 +83,7 @@ def read_features(
 
     The estimator ``model``, which is not changed, determines how rows are read.
     """
-    whole, design = not in_portions(X), None
+    whole, design = not in_portions(X, y), None
     if sample_weight is not None and not whole:
         raise ValueError(
             f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "

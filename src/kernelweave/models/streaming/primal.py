@@ -28,7 +28,12 @@ from kernelweave.fits.moment_problem import (
     block_sums,
     trace_scales,
 )
-from kernelweave.fits.ridge import RowDesign, class_coding, principal_axes
+from kernelweave.fits.ridge import (
+    RowDesign,
+    class_coding,
+    principal_axes,
+    undone_shrinkage,
+)
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
@@ -286,6 +291,7 @@ def _gaussians(
     held_out = own * (1.0 + lost) - wider[:, None] * missed
     held_out += _sway(probe.weights, wider, missed, problem.total)
     held_out -= _sway(probe.weights, 1.0 + lost[:, 0], own, problem.total)
+    held_out *= undone_shrinkage(problem.n_rows)
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
     seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
     means += share.T @ (held_out - about) / seen
