@@ -56,6 +56,7 @@ FAULTS = {
     "float32 kernels that vanish on the labelled rows": 11301070,
     "a learned 1/C whose inverse overflows": 21511261,
     "errors that do not cancel where few of the rows have weight": 62013317,
+    "start that is right but for its scale": 20505036,
 }
 
 
