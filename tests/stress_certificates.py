@@ -423,7 +423,8 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
         rho = (np.min(total[y > 0]) - np.max(total[y < 0])) / 2
         square = b @ total
         value = square / rho**2 if rho > 0 else Long(np.inf)
-        loss = "l1" if np.all(np.isfinite(box)) else "l2" if tau > 0 else ""
+        squared = np.all(t > np.finfo(np.float64).tiny)  # whose inverse is finite
+        loss = "l1" if np.all(np.isfinite(box)) else "l2" if squared else ""
         if loss:
             prices = box if loss == "l1" else 1.0 / t
             at = f.astype(np.float64)[:, None]

@@ -198,6 +198,16 @@ def test_degenerate_kernels(rng):
     assert solution.weights[3] == solution.weights[4] == 0.0
 
 
+def test_nearly_equal_kernels_leave_no_gap(rng):
+    """Their differences were left out as rounding: the gap was up to 2e-6."""
+    Z, labels = rng.normal(size=(20, 3)), np.where(np.arange(20) % 2, 1.0, -1.0)
+    parts = rng.normal(size=(6, 20, 1))
+    shares = 10.0 ** -np.linspace(6.0, 7.5, 6)[:, None, None]
+    stack = center_and_scale(Z @ Z.T + shares * (parts @ np.swapaxes(parts, 1, 2)))
+    found = solve(Alignment(DenseBank(stack), labels), Simplex())
+    assert found.gap < 1e-9  # measured: up to 6e-12
+
+
 def test_twins_are_named(rng):
     y = np.repeat([1.0, -1.0], 6)
     stack = np.stack([np.outer(y, y) + np.eye(12)] * 2)

@@ -56,6 +56,7 @@ FAULTS = {
     "float32 kernels that vanish on the labelled rows": 11301070,
     "a learned 1/C whose inverse overflows": 21511261,
     "errors that do not cancel where few of the rows have weight": 62013317,
+    "start that is right but for its scale": 20505036,
 }
 
 
@@ -90,6 +91,16 @@ def test_large_norms_of_many_kernels(norm):
     K = np.exp(-((X[:, None] - X[None]) ** 2))
     model = MultipleKernelSVC("precomputed", norm=norm).fit(K, y)
     assert model.certificate_.converged
+
+
+def test_newton_goes_on_where_a_path_leaves_float64():
+    """The interior point stopped at a gap of 0.55, at 1.7 times the value."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 5)), np.where(np.arange(40) % 2, 1.0, -1.0)
+    X[:, 0] += y
+    linear = DenseBank(center_and_scale(np.stack([np.outer(x, x) for x in X.T])))
+    found = solve(Margin(linear, y[:, None], "l2", 1e8), LpBall(64))
+    assert found.gap < 1e-5  # measured: 1e-6
 
 
 def test_an_uncentred_target_is_refused(bank):

@@ -360,7 +360,9 @@ class SaddlePath:
             upper, lower = self.bounds(np.ones(1), lambda scores: float(scores[0]))
             if np.isinf(upper):
                 require_separable(lower, self.size)
-            now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
+            # Bounds of the best multiple of a may be close before a itself is good.
+            apart = max(upper - lower, 2.0 * self.size * self.point.complementarity)
+            now = apart / abs(upper) if np.isfinite(upper) else np.inf
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
             # A start may happen to be good, and the way to the path is not.

@@ -37,7 +37,9 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     if not np.max(criterion.cosines) > 0.0:
         yield certified(criterion, weight_set, start)
         return
-    root, _, goal = _least_squares(criterion)
+    # Non-negative weights stay small however nearly dependent the kernels are, and an
+    # eigenvalue that is left out would cost a gap of its root.
+    root, _, goal = _least_squares(criterion, null=0.0)
     scaled, _ = nnls(root, goal, maxiter=50 * len(start))
     raw = criterion.unscaled(scaled)
     largest = float(np.max(raw))
@@ -127,15 +129,16 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 
 
 def _least_squares(
-    criterion: Alignment, ridge: float = 0.0
+    criterion: Alignment, ridge: float = 0.0, null: float = NULL_EIGENVALUE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,).
 
-    ``ridge`` is added to the diagonal of S, for kernels at norm one.
+    ``ridge`` is added to the diagonal of S, for kernels at norm one; eigenvalues up to
+    ``null`` times the largest are left out.
     """
     alive = np.flatnonzero(criterion.norms > 0.0)
     matrix = criterion.correlations[np.ix_(alive, alive)] + ridge * np.eye(len(alive))
-    factor = psd_factor(matrix, NULL_EIGENVALUE).T
+    factor = psd_factor(matrix, null).T
     root = np.zeros((len(factor), criterion.n_weights))
     root[:, alive] = factor
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows

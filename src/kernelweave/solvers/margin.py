@@ -63,7 +63,12 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
             # weights: if that does not separate the rows, none does.
             margin.evaluate(start, hessian=False)
             separable = True
-        path.step()
+        try:
+            path.step()
+        except FactorizationError:
+            if best <= SMALL_GAP:
+                raise
+            break
     # Rounding, where C is huge, bends the path; norm sets are linear in powers of w.
     linear: Any = weight_set
     yield from newton(margin, linear)
