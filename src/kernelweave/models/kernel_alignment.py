@@ -125,7 +125,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         A at the learned weights.
     kernel_alignments_ : array of shape (p,)
         The alignment of each kernel alone; zero for constant kernels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel; they sum to one.
     kernel_names_ : list of str
         Name of each kernel.

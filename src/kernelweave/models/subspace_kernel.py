@@ -164,7 +164,7 @@ callable, default="normalized"
         Features of the training rows.
     dependence_ : array of shape (r,)
         Contribution of each feature to the maximised trace.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
