@@ -235,10 +235,10 @@ class MixtureKDA(KernelDiscriminant):
         read, labels, design = read_weighted_views(self, X, y, sample_weight)
         classes, codes = encode_labels(labels, type(self).__name__)
         priors = check_priors(self.priors, classes)
-        data, names, views, positions = read
         progress = Progress(self, X, y)
-        warn_twins(views, positions)
-        data, home = on_device(self, data)
+        warn_twins(read.views, read.positions)
+        read, home = on_device(self, read)
+        data, names, views, positions = read
         maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(mixture, self._localise)
