@@ -247,7 +247,8 @@ callable, default="normalized"
             Class labels, or numbers.
         sample_weight : array-like of shape (n,), default=None
             How often each row counts. Rows of weight 0 are left out, and precomputed
-            kernels must not contain any.
+            kernels must not contain any. For ``"loo"`` a row is always left out with
+            all of its weight.
 
         Returns
         -------

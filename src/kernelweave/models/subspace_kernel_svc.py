@@ -220,7 +220,7 @@ class SubspaceKernelSVC(
             How often each row counts, in the subspace and in the slacks of the
             machines, whose C is multiplied by this weight. Rows of weight 0 are left
             out, and attributes do not count them. Precomputed kernels must not contain
-            any.
+            any. For ``alpha="loo"`` a row is always left out with all of its weight.
 
         Returns
         -------
