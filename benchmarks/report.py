@@ -61,10 +61,10 @@ Training on the same ten ready-made kernels, in seconds of one core
 In short: one convex problem, `norm=1, alpha="learn"`, takes a fraction of the time of
 himalaya's searches and MKLpy's gradient methods, and a little less than a support
 vector machine on the mean kernel tuned by a grid. The default, here without the folds
-behind `cv_score_`, solves four such problems and takes two to three times as long.
+behind `cv_score_`, solves four such problems and takes about twice as long.
 EasyMKL with a support vector machine, which takes one step and tunes nothing, is faster
-with two classes and slower with ten. On a GPU, a fit to 20,000 rows takes 1.2 s, and
-one to 100,000 rows 72 s ([details](user_guide/scale.md#gpus)).
+with two classes and slower with ten. On a GPU, a fit to 20,000 rows takes 1.4 s, and
+one to 100,000 rows 66 s ([details](user_guide/scale.md#gpus)).
 """
 
 HOW = """\

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -9,6 +12,7 @@ from sklearn.base import clone, is_classifier
 
 from estimators import (
     ONE_EACH,
+    SETTINGS,
     every_estimator,
     in_turn,
     is_certified,
@@ -246,3 +250,39 @@ def test_callable_may_leave_the_library(data, other_backend):
     model = KernelFDA(views, alpha=0.1, cv=None).fit(other_backend.asarray(X), y)
     found = model.transform(other_backend.asarray(new))
     assert_allclose(to_numpy(found), expected.transform(new), rtol=1e-8, atol=1e-10)
+
+
+def documented(estimator):
+    """Names and types of the attributes in the docstring of an estimator."""
+    text = inspect.getdoc(type(estimator)).partition("\nAttributes\n---")[2]
+    text = text.partition("\n\nSee Also\n---")[0]
+    for names, kind in re.findall(r"^(\w+_(?:, \w+_)*) : (.*)$", text, re.MULTILINE):
+        yield from ((name, kind) for name in names.split(", "))
+
+
+@in_turn(
+    estimator=some(SETTINGS),
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
+def test_attributes_are_what_the_docstring_says(estimator, other_backend, data):
+    """An "array" is in the namespace of X, an "ndarray" NumPy's."""
+    X, y, _ = (other_backend.asarray(part) for part in data)
+    model = clone(estimator).set_params(views=VIEWS).fit(X, y)
+    sizes = {"n": 45, "d": 6, "p": 4, "k": 3, "k - 1": 2, "n_outputs": 1}
+    kinds = dict(documented(model))
+    own = {name for name in vars(model) if name.endswith("_")} - {"kernel_map_"}
+    assert own <= kinds.keys()
+    for name in own:
+        kind, found = kinds[name], getattr(model, name)
+        if not hasattr(found, "shape"):
+            assert "array" not in kind or kind.startswith(f"{type(found).__name__} or ")
+            continue
+        assert isinstance(found, np.ndarray) == ("ndarray" in kind), name
+        shapes = re.findall(r"\(([^()]+?),?\)", kind)
+        stated = [[sizes.get(one) for one in shape.split(", ")] for shape in shapes]
+        assert not stated or any(
+            len(found.shape) == len(shape)
+            and all(a in (None, b) for a, b in zip(shape, found.shape, strict=True))
+            for shape in stated
+        ), (name, kind, found.shape)

@@ -19,6 +19,7 @@ import warnings
 
 import pytest
 
+import kernelweave
 from kernelweave.cli import output
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -188,6 +189,18 @@ def test_a_search_finds_the_page(query, page):
     headings = "\n".join(re.findall(r"^##? .*", text, re.MULTILINE))
     assert query.lower() in f"{opening}\n{headings}".lower().replace("\n", " ")
     assert f"({page}.md)" in (folder / "index.md").read_text(encoding="utf-8")
+
+
+def test_what_pages_import_is_in_the_reference():
+    """So is all that the package itself exports."""
+    reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^   (\w+)$", reference, re.MULTILINE))
+    code = "\n".join(code for page in PAGES for _, code, _ in blocks(page))
+    folders = "datasets|dependence|evaluation|inspection|kernels|protocols|weights"
+    imported = re.findall(rf"^from kernelweave\.(?:{folders}) import (.*)$", code, re.M)
+    used = {name for names in imported for name in re.findall(r"\w+", names)}
+    exported = set(kernelweave.__all__) - {"__version__"}
+    assert not (used | exported) - listed
 
 
 def test_every_page_has_code():

@@ -472,6 +472,16 @@ def test_what_a_model_file_is(fitted, capsys):
     assert "no model" in refused(capsys, "inspect", "no model.kw")
 
 
+@pytest.mark.parametrize("command", ["predict", "report"])
+def test_a_model_of_arrays_is_refused_in_plain_words(capsys, command):
+    rng = np.random.default_rng(0)
+    model = MultipleKernelSVC([("x", "linear", [0, 1]), ("y", "linear", [2])], C=1.0)
+    X, y = rng.normal(size=(12, 3)), np.arange(12) % 2
+    kernelweave.save(model.fit(X, y), "model.kw")
+    text = "model.kw holds a model that was fitted to arrays"
+    assert text in refused(capsys, command, "model.kw", "new.csv")
+
+
 @pytest.mark.parametrize(
     ("model", "chosen"),
     [

@@ -154,6 +154,25 @@ def test_a_device_takes_rows_and_gives_numpy_back(estimator, table):
     assert all(type(one.source.like).__module__ == "torch" for one in maps)
 
 
+@pytest.mark.parametrize("estimator", some(ONE_EACH, missing="zero"))
+def test_a_device_takes_tables_of_numbers_to_auto(estimator, table):
+    """What is no number is named, and only that."""
+    pytest.importorskip("torch")
+    pd = pytest.importorskip("pandas")
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame.loc[:3, ["a", "b"]] = np.nan  # these rows lack a view
+    views = [("left", "auto", ["a", "b"]), ("right", "auto", ["c", "d", "e"])]
+    here = clone(estimator).set_params(views=views)
+    there = clone(here).set_params(device="cpu").fit(frame, y)
+    same_model(there, here.fit(frame, y), frame[::2], tol=1e-6)
+    assert there.column_summary_ == here.column_summary_
+    frame["d"] = np.where(y == 1, "yes", "no")
+    frame.loc[5, "e"] = np.nan
+    with pytest.raises(ValueError, match="the columns 'd', 'e' are read as they are"):
+        clone(there).fit(frame, y)
+
+
 @pytest.mark.parametrize("name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA"])
 def test_precomputed_kernels_and_missing_views_on_a_device(name, table):
     pytest.importorskip("torch")

@@ -57,6 +57,27 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
         assert_allclose(scores[:, c], expected, atol=2e-3)
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-5])
+@in_turn(
+    solver=["interior_point", "newton", "cutting_plane", "closed_form"],
+    margin=["l1", "l2"],
+    k=[2, 4, 4],
+)
+def test_support_vectors_do_not_depend_on_the_solver(
+    solver, margin, k, tol, make_problem
+):
+    """They lie on the margin or on its wrong side, in at least one problem."""
+    problem = make_problem(k)
+    model = MultipleKernelSVC(problem.views, margin=margin, solver=solver, tol=tol)
+    model.fit(problem.X, problem.y)
+    scores = model.decision_function(problem.X).reshape(len(problem.y), -1)
+    classes = np.arange(k)[None, :] if k > 2 else np.ones((1, 1))
+    inside = np.where(problem.y[:, None] == classes, 1, -1) * scores - 1
+    nearest = np.min(inside, axis=1)
+    support = np.isin(np.arange(len(nearest)), model.support_)
+    assert np.all(support[nearest < -0.05]) and not np.any(support[nearest > 0.05])
+
+
 @in_turn(model=MODELS, k=[2, 4])
 def test_only_the_best_kernels_have_weight(model, k, make_problem):
     problem = make_problem(k)

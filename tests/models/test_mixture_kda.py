@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -779,3 +780,12 @@ def test_noise_by_likelihood_needs_likelihood_weights(make_problem):
         model = MixtureKDA(problem.views, noise="em", weights=weights)
         with pytest.raises(ValueError, match=rf"noise='em'.*{weights!r}"):
             model.fit(problem.X, problem.y)
+
+
+def test_weights_that_stopped_short_name_their_class():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    views = [("sepal", "rbf", [0, 1]), ("petal", "rbf", [2, 3])]
+    model = MixtureKDA(views, solver="em", max_iter=1, tol=1e-13)
+    with pytest.warns(KernelWeaveConvergenceWarning, match="of class 'setosa'"):
+        model.fit(X[::3], names[y[::3]])

@@ -33,7 +33,7 @@ def shifted(split, by):
 
 
 def warns(split):
-    warnings.warn(f"the gap is {split:.3e}", UserWarning, stacklevel=1)
+    warnings.warn(f"in float64 the gap is {split:.3e}", UserWarning, stacklevel=1)
     return {"score": split}
 
 

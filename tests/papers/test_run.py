@@ -37,7 +37,7 @@ def test_every_split_of_every_row_and_column(fake, tmp_path):
 
 def test_warnings_are_counted_without_their_numbers(fake, tmp_path):
     results = run_experiment(fake.TABLE, 3, tmp_path)
-    assert results.warnings == {"warns": {"the gap is #": 3}}
+    assert results.warnings == {"warns": {"in float64 the gap is #": 3}}
 
 
 def test_what_is_known_is_not_run_again(fake, tmp_path):

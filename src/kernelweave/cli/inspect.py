@@ -66,5 +66,6 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
     used = [f"{view} ({100 * share:.0f} %)" for view, share in shares if share >= 0.005]
     ignored = len(shares) - len(used)
     weight = f"Its weight lies on {some(used, 6)}"
-    weight += f"; {ignored} of {len(shares)} views hardly count." if ignored else "."
+    verb = "counts" if ignored == 1 else "count"
+    weight += f"; {ignored} of {len(shares)} views hardly {verb}." if ignored else "."
     return f"{aim}{rows}{'.' * bool(rows)}\n{weight}"

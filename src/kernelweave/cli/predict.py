@@ -69,6 +69,11 @@ def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
             f"{path} holds a {type(model).__name__}, which is not a classifier or "
             "regressor of kernelweave; save one of these"
         )
+    if not hasattr(model, "feature_names_in_"):
+        raise ValueError(
+            f"{path} holds a model that was fitted to arrays, whose columns have no "
+            "names; fit it to a DataFrame, or with 'kernelweave fit'"
+        )
     return model, notes
 
 

@@ -219,9 +219,7 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     target = None
     if label is not None and tables.owners(label):
         tables, target = _taken(tables, label, "the label column")
-    wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if not wanted:
-        raise ValueError("the model was not fitted to a table with named columns")
+    wanted = [str(name) for name in model.feature_names_in_]
     joined = _join(tables, None)
     given = {
         name: [c for c in wanted if tables.alone or c.startswith(f"{name}.")]
@@ -254,12 +252,12 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
 
 def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Samples:
     """The same rows with the columns of a fitted model, in its order."""
-    wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    wanted = [str(name) for name in model.feature_names_in_]
     lost = [name for name in wanted if name not in samples.data]
-    if lost or not wanted:
+    if lost:
         raise ValueError(
             f"{', '.join(files)}: not the rows that the model was fitted to: the "
-            f"column {(lost or ['?'])[0]!r} is missing"
+            f"column {lost[0]!r} is missing"
         )
     return replace(samples, data=samples.data[wanted], views=views_of_model(model))
 

@@ -418,13 +418,33 @@ def _checked_signs(signs: Array, n: int) -> np.ndarray:
     return values
 
 
-def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
+def functions_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``K(w) coef`` (n, c), without intercepts."""
     columns = in_double(coef, bank.like)
-    moved = to_numpy(tensor_sum(weights, bank.apply(columns)))
-    squared = np.sum(coef * moved, axis=0)
+    return to_numpy(tensor_sum(weights, bank.apply(columns)))
+
+
+def margins_of(functions: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
+    squared = np.sum(coef * functions, axis=0)
     with np.errstate(divide="ignore"):  # a constant function has no finite margin
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))
+
+
+def support_vectors(
+    functions: np.ndarray, signs: np.ndarray, coef: np.ndarray
+) -> np.ndarray:
+    """Which rows (n,) lie on the margin of a column, or on its wrong side.
+
+    Parameters are decision functions, signs and coefficients, each (n, c). At an
+    optimum a row has either no coefficient or no distance from the margin. An interior
+    point has a little of both, so the larger of the two decides, coefficients in units
+    of the largest one.
+    """
+    sizes = np.abs(coef)
+    beyond = signs * functions - 1.0
+    largest = np.max(sizes, axis=0, initial=0.0)
+    return np.any((sizes > 0.0) & (sizes >= largest * beyond), axis=1)
 
 
 class _SubspaceProblem:

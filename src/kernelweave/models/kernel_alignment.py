@@ -90,7 +90,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     weight_bound : float, default=100
         With ``signed=True``: the largest absolute weight.
     centre : bool, default=True
-        Whether kernels and T are centred, over the labelled rows, as in Cortes et al.
+        Whether kernels and T are centred in the alignment, as in Cortes et al.
         ``False`` is (11) as printed, where both are dominated by their means if the
         entries of the kernels are positive and the classes unbalanced.
     scale : {"trace", None}, default="trace"
@@ -98,10 +98,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
         kernels as they are: the same sum of kernels, up to its length, from other
         weights.
     unlabelled : int or str, default=None
-        The label of rows that have none, such as -1. The alignment is that of the
-        labelled rows, while centring, scaling and, with ``signed=True``, the condition
-        that the sum be positive semidefinite take all rows (Eq. 11). None: every row
-        has a label.
+        The label of rows that have none, such as -1. The alignment, with its centring,
+        is that of the labelled rows. The kernels themselves are centred and scaled over
+        all rows, on which, with ``signed=True``, their sum must be positive
+        semidefinite (Eq. 11). None: every row has a label.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
@@ -125,7 +125,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         A at the learned weights.
     kernel_alignments_ : array of shape (p,)
         The alignment of each kernel alone; zero for constant kernels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel; they sum to one.
     kernel_names_ : list of str
         Name of each kernel.

@@ -114,7 +114,7 @@ class KernelFDA(KernelDiscriminant):
     ----------
     classes_ : ndarray of shape (k,)
         Class labels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         Weight of each kernel: uniform, but 0 for constant kernels.
     kernel_names_ : list of str
         Name of each kernel.

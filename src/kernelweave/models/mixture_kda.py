@@ -102,7 +102,7 @@ class MixtureKDA(KernelDiscriminant):
     solver : {"auto", "newton", "em"}, default="auto"
         How the concave problem is solved; "auto" is Newton's method.
     tol : float, default=1e-6
-        Gap to reach, in nats per row.
+        Gap to reach, in nats per row; relative for ``weights="stacking"``.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
@@ -130,9 +130,10 @@ class MixtureKDA(KernelDiscriminant):
         The same as shares, which sum to one: each view's part of the trace of the
         combined kernel, whatever the norm.
     certificate_ : Certificate
-        Value, lower bound and gap of the weights, in nats per row, summed over classes.
-        If rows lack views the problem is not concave, and a measure of stationarity
-        replaces the bound. Absent for uniform weights.
+        Value, lower bound and gap of the weights, in nats per row, summed over classes;
+        with ``weights="stacking"`` of the squared error per row. If rows lack views the
+        likelihood is not concave, and a measure of stationarity replaces the bound.
+        Absent for uniform weights.
     responsibilities_ : array of shape (n, p, k)
         Responsibility of each expert for each training row; 0 if it lacks the row.
     noise_, amplitude_ : array of shape (p, k)
@@ -235,10 +236,10 @@ class MixtureKDA(KernelDiscriminant):
         read, labels, design = read_weighted_views(self, X, y, sample_weight)
         classes, codes = encode_labels(labels, type(self).__name__)
         priors = check_priors(self.priors, classes)
-        data, names, views, positions = read
         progress = Progress(self, X, y)
-        warn_twins(views, positions)
-        data, home = on_device(self, data)
+        warn_twins(read.views, read.positions)
+        read, home = on_device(self, read)
+        data, names, views, positions = read
         maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(mixture, self._localise)

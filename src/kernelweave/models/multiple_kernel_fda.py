@@ -173,7 +173,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     ----------
     classes_ : ndarray of shape (k,)
         Class labels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.

@@ -138,7 +138,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
 
     Attributes
     ----------
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
@@ -149,7 +149,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
-    alpha_ : float or ndarray of shape (n_outputs,)
+    alpha_ : float or array of shape (n_outputs,)
         The regularisation used: one number for each output if y has several columns
         and alpha is "loo" or "cv", otherwise a float.
     certificate_ : Certificate
@@ -174,7 +174,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         the outputs. Weights, norm and alpha were chosen on all rows, so it is
         optimistic, the more so with many kernels and few rows. With moments: the
         (generalised) cross-validation error by which alpha was chosen.
-    loo_errors_ : ndarray of shape (n_outputs,)
+    loo_errors_ : array of shape (n_outputs,)
         The error of each output, also in units of its variance.
     n_iter_ : int
         Number of factorisations for the chosen weights.

@@ -70,8 +70,9 @@ class MultipleKernelSVC(MarginClassifier):
         Multiplies C for the rows of each class; "balanced" gives every class the same
         total weight. It multiplies ``sample_weight``.
     solver : {"auto", "interior_point", "newton", "cutting_plane", "closed_form", \
-"qcqp", "sdp"}, default="auto"
-        How the convex problem is solved; all reach the same certified optimum.
+"qcqp", "sdp", "spectral_cuts"}, default="auto"
+        How the convex problem is solved; all reach the same certified optimum. With
+        ``signed=True`` it is "auto", "sdp" or "spectral_cuts", which needs that.
     tol : float, default=1e-5
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
@@ -113,9 +114,9 @@ class MultipleKernelSVC(MarginClassifier):
     ----------
     classes_ : ndarray of shape (k,)
         Class labels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel; with ``weights="per_class"`` their mean.
-    class_kernel_weights_ : ndarray of shape (k, p)
+    class_kernel_weights_ : array of shape (k, p)
         The weights of each class, if there are more than two and
         ``weights="per_class"``.
     kernel_names_ : list of str
@@ -139,7 +140,8 @@ class MultipleKernelSVC(MarginClassifier):
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
     support_ : array of int
-        Indices of rows with a nonzero coefficient.
+        Indices of the support vectors: rows on the margin, or on its wrong side, in at
+        least one two-class problem.
     n_iter_ : int
         Factorisations, or support vector machines trained, depending on the solver.
     column_summary_ : list of dict

@@ -87,7 +87,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         Class labels.
     noise_, amplitude_ : array of shape (k,)
         Noise level and amplitude of each class.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         Weight of each kernel: uniform, but 0 for constant kernels.
     kernel_names_ : list of str
         Name of each kernel.

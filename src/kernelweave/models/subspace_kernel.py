@@ -164,7 +164,7 @@ callable, default="normalized"
         Features of the training rows.
     dependence_ : array of shape (r,)
         Contribution of each feature to the maximised trace.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
@@ -247,7 +247,8 @@ callable, default="normalized"
             Class labels, or numbers.
         sample_weight : array-like of shape (n,), default=None
             How often each row counts. Rows of weight 0 are left out, and precomputed
-            kernels must not contain any.
+            kernels must not contain any. For ``"loo"`` a row is always left out with
+            all of its weight.
 
         Returns
         -------

@@ -135,7 +135,7 @@ class SubspaceKernelSVC(
     ----------
     classes_ : ndarray of shape (k,)
         Class labels.
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
@@ -220,7 +220,7 @@ class SubspaceKernelSVC(
             How often each row counts, in the subspace and in the slacks of the
             machines, whose C is multiplied by this weight. Rows of weight 0 are left
             out, and attributes do not count them. Precomputed kernels must not contain
-            any.
+            any. For ``alpha="loo"`` a row is always left out with all of its weight.
 
         Returns
         -------

@@ -52,8 +52,9 @@ class TransductiveKernelSVC(MarginClassifier):
     class_weight : None, "balanced" or dict of class to weight, default=None
         Multiplies C for the labelled rows of each class; "balanced" gives every class
         the same total weight. It multiplies ``sample_weight``.
-    solver : str, default="auto"
-        How the convex problem is solved.
+    solver : {"auto", "spectral_cuts", "sdp"}, default="auto"
+        How the convex problem is solved; with ``signed=False``, a solver of
+        :class:`MultipleKernelSVC`.
     tol : float, default=1e-5
         Relative gap to reach.
     max_iter : int, default=None
@@ -92,7 +93,7 @@ class TransductiveKernelSVC(MarginClassifier):
         The learned kernel over all rows, centred unless ``centre=False``.
     classes_ : ndarray of shape (k,)
         Class labels, excluding -1 and "-1".
-    kernel_weights_ : ndarray of shape (p,)
+    kernel_weights_ : array of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
@@ -112,7 +113,8 @@ class TransductiveKernelSVC(MarginClassifier):
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
     support_ : array of int
-        Indices of rows with a nonzero coefficient.
+        Indices of the support vectors: rows on the margin, or on its wrong side, in at
+        least one two-class problem.
     n_iter_ : int
         Factorisations.
     column_summary_ : list of dict

@@ -206,7 +206,7 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
         known = job.done()
         for column, messages in known.pop(WARNINGS, {}).items():
             # numbers in a warning differ from split to split
-            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in messages}
+            texts = {re.sub(r"(?<!\w)-?\d[\d.e+-]*", "#", text) for text in messages}
             results.warnings.setdefault(column, Counter()).update(sorted(texts))
         results.splits[row][job.number] = known
 

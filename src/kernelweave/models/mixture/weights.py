@@ -77,7 +77,10 @@ class Mixture:
             for c, allowed in enumerate(panel.allowed.T)
         ]
         self.responsibilities = np.stack(shares, axis=2)
-        self.certificate = summarise(outcomes, problem, error) if outcomes else None
+        names = panel.classes.tolist()
+        self.certificate = (
+            summarise(outcomes, problem, names, error) if outcomes else None
+        )
         self.n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
 
 
@@ -246,9 +249,12 @@ class _Group:
 
 
 def summarise(
-    outcomes: Sequence[Outcome], problem: str, error: float = 0.0
+    outcomes: Sequence[Outcome],
+    problem: str,
+    classes: Sequence[Any],
+    error: float = 0.0,
 ) -> Certificate:
-    """One certificate for all classes: their values add up.
+    """One certificate for all of the ``classes``: their values add up.
 
     A log density has no natural zero, so the gap is relative to the value or to 1,
     whichever is larger. ``error`` bounds the error of the value at any weights.
@@ -262,7 +268,7 @@ def summarise(
     if open_ones:
         status = outcomes[open_ones[0]].status
         if len(outcomes) > 1:
-            status += f" (weights of class {open_ones[0]})"
+            status += f" (weights of class {classes[open_ones[0]]!r})"
     elif measures:
         largest = max(measures)
         status = f"stationary: a step changes no weight by more than {largest:.1e}"

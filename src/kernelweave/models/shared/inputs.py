@@ -31,7 +31,13 @@ from kernelweave.kernels.maps.kernel_map import (
     Standard,
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
-from kernelweave.kernels.spec import imputes, readers, sees_targets, warn_twins
+from kernelweave.kernels.spec import (
+    imputes,
+    readers,
+    sees_targets,
+    settle,
+    warn_twins,
+)
 from kernelweave.views.columns import (
     View,
     column_names,
@@ -52,6 +58,7 @@ from kernelweave.views.missing import (
     check_numbers,
     check_some_view,
     read_kernels,
+    take_rows,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
@@ -893,12 +900,29 @@ def device_array(like: Array, device: str | None) -> Array:
     )
 
 
-def on_device(model: Any, data: ObservedViews) -> tuple[ObservedViews, Array]:
+def on_device(model: Any, read: ReadViews) -> tuple[ReadViews, Array]:
     """The rows where ``model`` computes its kernels, and no rows where X is."""
-    listed = isinstance(data.blocks, list)
-    first = host_like(data.blocks[0]) if listed else data.blocks
+    blocks = read.data.blocks
+    first = host_like(blocks[0]) if read.views else blocks
     home = detached(first[:0, ...])  # a view would keep all of X in memory
-    return moved_rows(data, device_array(home, model.device)), home
+    if model.device is not None and read.views:
+        read = _without_plain_columns(read)
+    data = moved_rows(read.data, device_array(home, model.device))
+    return read._replace(data=data), home
+
+
+def _without_plain_columns(read: ReadViews) -> ReadViews:
+    """With arrays in place of the columns that "auto" uses as the numbers they are."""
+    views, blocks = [], []
+    rows_of_views = read.data.observed.T
+    for view, block, rows in zip(
+        read.views, read.data.blocks, rows_of_views, strict=True
+    ):
+        view, found = settle(view, take_rows(block, rows))
+        plain = isinstance(block, Columns) and not isinstance(found, Columns)
+        blocks.append(block.numbers if plain else block)
+        views.append(view)
+    return read._replace(data=replace(read.data, blocks=blocks), views=views)
 
 
 def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
@@ -914,10 +938,15 @@ def _moved(block: Any, like: Array) -> Any:
     if is_numpy(like):
         return block
     if isinstance(block, Columns):
+        odd = [
+            repr(label)
+            for j, label in enumerate(block.labels)
+            if block.column(j).kind != "number" or np.any(block.column(j).gaps)
+        ]
         raise ValueError(
-            f"the columns {some(list(map(repr, block.labels)))} are read as they are "
-            "(text, categories, dates), which only works in host memory; encode them "
-            "as numbers, or leave device at None"
+            f"the columns {some(odd or list(map(repr, block.labels)))} are read as "
+            "they are (text, categories, dates, gaps, input of a transformer), which "
+            "only works in host memory; encode them as numbers, or leave device at None"
         )
     return at_home(dense_rows(block), like)
 
@@ -946,9 +975,9 @@ def map_rows(
     if keep is not None:
         read = read.take(keep, type(model).__name__)
         _check_observed(model, read)
+    read, like = on_device(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    data, like = on_device(model, data)
     standard = Standard.of(model, least_squares=model._least_squares)
     if views:
         source: Source = FeatureSource(

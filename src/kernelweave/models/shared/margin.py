@@ -10,7 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_numpy, namespace, to_numpy
-from kernelweave.criteria.margin import Margin, margins_of
+from kernelweave.criteria.margin import (
+    Margin,
+    functions_of,
+    margins_of,
+    support_vectors,
+)
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
 from kernelweave.kernels.banks.dense import DenseBank
@@ -42,7 +47,14 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: The solvers of margin problems.
 MarginSolver = Literal[
-    "auto", "interior_point", "newton", "cutting_plane", "closed_form", "qcqp", "sdp"
+    "auto",
+    "interior_point",
+    "newton",
+    "cutting_plane",
+    "closed_form",
+    "spectral_cuts",
+    "qcqp",
+    "sdp",
 ]
 #: Penalties tried by ``C="cv"``, for kernels of mean diagonal one.
 C_GRID = np.logspace(-2, 2, 9)
@@ -68,6 +80,8 @@ class MarginFit:
         Signed dual coefficients of the c two-class problems.
     intercept, margin : ndarray of shape (c,)
         The intercepts, and the margins ``1 / norm(w)``.
+    support : ndarray of bool of shape (n,)
+        Which rows are support vectors.
     C : float
         The penalty on errors, learned or given; infinite for a hard margin.
     certificate : Certificate
@@ -80,6 +94,7 @@ class MarginFit:
     coef: np.ndarray
     intercept: np.ndarray
     margin: np.ndarray
+    support: np.ndarray
     C: float
     certificate: Certificate
     n_iter: int
@@ -127,11 +142,14 @@ def learn_margin(
         weights, tau = split_learned(weights, weight_set)
         coef *= before / float(np.max(weights))
         price = 1.0 / tau if tau > 0 else float("inf")
+    functions = functions_of(bank, weights, coef)
+    intercept = criterion.intercept(solution.weights, solution.coef)
     return MarginFit(
         weights=weights,
         coef=coef,
-        intercept=criterion.intercept(solution.weights, solution.coef),
-        margin=margins_of(bank, weights, coef),
+        intercept=intercept,
+        margin=margins_of(functions, coef),
+        support=support_vectors(functions + intercept, signs, coef),
         C=float(price),
         certificate=certificate,
         n_iter=solution.n_factorizations,
@@ -335,7 +353,7 @@ class MarginClassifier(KernelClassifier):
             each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
             self.class_kernel_weights_ = from_numpy(each, like)
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
-        support = np.flatnonzero(np.any(coef != 0.0, axis=1))
+        support = np.flatnonzero(np.any([fit.support for fit in fits], axis=0))
         self.support_ = from_numpy(support, like, namespace(like).int64)
         self.dual_coef_ = from_numpy(coef, like)
         intercept = np.concatenate([fit.intercept for fit in fits])
