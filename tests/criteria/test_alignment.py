@@ -254,6 +254,17 @@ BAD = {
     "float rows": ({"target": np.ones(4), "rows": [0.5, 1.0]}, "row numbers or a mask"),
     "one row": ({"target": np.array([1.0, 0, 0, 0])}, "at least 2 labelled rows"),
     "one class": ({"target": np.ones(4)}, "only one class"),
+    "one class, by factors, but for rounding": (
+        {"target": np.full(4, 0.1), "row_weights": np.array([0.3, 1.0, 0.7, 0.1])},
+        "only one class",
+    ),
+    "one class, by a kernel, but for rounding": (
+        {
+            "target_kernel": np.full((4, 4), 0.1),
+            "row_weights": np.array([0.3, 1.0, 0.7, 0.1]),
+        },
+        "only one class",
+    ),
     "zero": ({"target_kernel": np.zeros((4, 4)), "centred": False}, "target is zero"),
 }
 

@@ -75,6 +75,24 @@ def test_r2_is_that_of_refits(data, rng):
     assert 0 < model.cv_standard_error_ < 0.3
 
 
+@pytest.mark.filterwarnings("ignore:view 'rare'")  # by the refit without the fold
+@pytest.mark.parametrize("norm", [1, np.inf])
+def test_a_kernel_that_is_constant_without_a_fold_has_no_part_in_it(data, norm):
+    X, _ = data
+    y, folds = X[:, 0] + X[:, 3], KFold(5)
+    X[N // 5 :, 5] = 0.0  # only the first fold has anything else
+    views = [*VIEWS, ("rare", Linear(), [5])]
+    model = MultipleKernelRidge(views, norm=norm, alpha=0.1, cv=folds).fit(X, y)
+    wrong, spread = np.zeros((2, N))
+    for train, test in folds.split(X):
+        refit = MultipleKernelRidge(views, norm=norm, alpha=0.1, cv=None)
+        refit.fit(X[train], y[train])
+        wrong[test] = (y[test] - refit.predict(X[test])) ** 2
+        spread[test] = (y[test] - y[train].mean()) ** 2
+    expected = 1 - np.sum(wrong) / np.sum(spread)
+    assert model.cv_score_ == pytest.approx(expected, abs=1e-4)
+
+
 def test_folds_that_search_from_the_alpha_of_all_rows(rng):
     n = 310  # enough rows for a search without eigendecompositions
     codes = rng.permutation(np.arange(n) % 3)

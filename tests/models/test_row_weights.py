@@ -21,6 +21,7 @@ from kernelweave import (
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, Linear
 from kernelweave.models.shared.inputs import read_row_weights
+from kernelweave.models.shared.margin import C_GRID
 
 #: Fixed widths: "auto" kernels would fit theirs to the rows, repeated or not.
 VIEWS = [
@@ -295,7 +296,7 @@ def test_chosen_C_is_best_on_folds(rng, margin):
     model.fit(X, y)
     kernel = model.kernel_map_.cross([X], [1.0])
     score = []
-    for C in (model.C_, 100.0):
+    for C in C_GRID:
         right = np.zeros(60)
         for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
             K, r = kernel[np.ix_(train, train)], weights[train]
@@ -306,7 +307,8 @@ def test_chosen_C_is_best_on_folds(rng, margin):
                 machine = SVC(C=C, kernel="precomputed", tol=1e-6).fit(K, y[train], r)
             right[test] = machine.predict(kernel[np.ix_(test, train)]) == y[test]
         score.append(right @ weights / np.sum(weights))
-    assert score[0] >= score[1] - 0.02  # measured: by 0.02 at least
+    chosen = np.argmin(np.abs(C_GRID - model.C_))
+    assert score[chosen] >= np.max(score) - 0.02  # measured: equal in 16 cases
     fixed = sklearn.clone(model).set_params(C=model.C_).fit(X, y)
     assert_array_equal(fixed.decision_function(X), model.decision_function(X))
     assert "C=" in model.certificate_.problem and model.certificate_.converged

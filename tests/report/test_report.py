@@ -29,9 +29,13 @@ _spec.loader.exec_module(pages)
 VOID = {"meta", "link", "br"}
 #: What a page of a kind must say, beyond what all pages say.
 SAYS = {
-    "two classes": ["ROC curve", "Calibration", "95 % interval"],
-    "three classes": ["All kernels have the same weight", "Each class against"],
-    "regression": ["Predicted and true values", "this model predicts numbers"],
+    "two classes": ["accuracy on held-out rows", "Calibration", "95 % interval"],
+    "three classes": ["ROC curve", "All kernels have the same weight", "Each class"],
+    "regression": [
+        "R² on held-out rows",
+        "Predicted and",
+        "this model predicts numbers",
+    ],
     "several targets": ["the first of 2 targets"],
     "no probabilities": ["without probabilities", "has no projection"],
     "precomputed": ["have no columns"],

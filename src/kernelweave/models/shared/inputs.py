@@ -152,7 +152,7 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
         if hasattr(estimator, name) and not rule.allows(getattr(estimator, name)):
             raise ValueError(
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
-                f"{rule.text}; got {getattr(estimator, name)!r}"
+                f"{rule.text}; got {getattr(estimator, name)!r:.200}"
             )
 
 
