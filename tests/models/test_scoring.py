@@ -151,7 +151,7 @@ def test_the_score_of_a_discriminant_is_that_of_projections_by_refits(data):
         alone = MultipleKernelFDA(VIEWS, norm=norm, **given).fit(X, y)
         gram = combined_kernel(alone, X)
         z = ridge_without_each_row(gram, alone.alpha_, targets) - intercepts
-        z -= common_moves(gram, alone.alpha_, targets)
+        z = (z - common_moves(gram, alone.alpha_, targets)) * (N - 1) / (N - 2)
         odds = odds_among_the_others(z, targets, y)
         assert candidate["score"] == pytest.approx(roc_auc_score(y, odds), abs=1e-9)
     best = max(candidate["score"] for candidate in model.candidates_.values())
