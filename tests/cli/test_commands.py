@@ -520,6 +520,8 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     assert title == "What predicts subtype"
     lacking = refused(capsys, "report", fitted / "model.kw", *three(fitted, "rna"))
     assert "subtype" in lacking
+    other = refused(capsys, "report", fitted / "model.kw", *three(fitted), "--norm", 2)
+    assert "--norm is for a model to be fitted" in other
 
 
 # Files --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kernelweave.cli.fit import fitted, read_problem, write_page
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
+from kernelweave.cli.settings import MODEL_OPTIONS
 
 
 def run_report(options: argparse.Namespace) -> dict[str, Any]:
@@ -28,6 +29,12 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         name, *options.data = options.data
         if not options.data:
             raise ValueError(f"name the tables that {name} was fitted to, as well")
+        given = [key for key in ("kernel", *MODEL_OPTIONS) if getattr(options, key)]
+        if given:
+            raise ValueError(
+                f"--{given[0].replace('_', '-')} is for a model to be fitted, but {name} "
+                f"is fitted already. Leave out the option, or {name}"
+            )
         model, notes = load_predictor(name)
         for key in ("id", "label", "groups"):
             setattr(options, key, getattr(options, key) or notes.get(key))

@@ -129,7 +129,7 @@ def run_experiment(
     for row, row_jobs in all_jobs.items():
         whole = [job for job in row_jobs if job not in left]
         if not whole:
-            results.missing[row] = "no split of it has been run yet"
+            results.missing[row] = "no split has been run yet"
         elif row not in results.missing:
             _collect(results, row, whole)
     return results
