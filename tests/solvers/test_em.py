@@ -20,7 +20,8 @@ from kernelweave.solvers.mixture import (
     truncated_em,
     truncated_responsibilities,
 )
-from kernelweave.weights import Simplex
+from kernelweave.solvers.solve import fitting_methods
+from kernelweave.weights import CappedSimplex, LpBall, Simplex, Uniform
 
 PRIORS = [0.0, 0.3]
 
@@ -86,6 +87,21 @@ def test_conditions_of_the_optimum(densities, prior):
     bound = (1 + 5 * prior / n) * np.log(np.max(scores))
     assert found.value - found.lower_bound <= bound + 1e-10
     assert found.lower_bound <= found.value
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    "weight_set", [LpBall(1.5), LpBall(8), CappedSimplex(0.4), Uniform()], ids=repr
+)
+def test_the_optimum_is_certified_on_every_set(densities, rng, weight_set, prior):
+    """Dual points were scaled for the simplex: gaps of 0.1, and EM ended elsewhere."""
+    criterion = MixtureLikelihood(densities, prior)
+    for method in fitting_methods(criterion, weight_set):
+        solution = solve(criterion, weight_set, method=method)
+        assert solution.converged
+        for _ in range(20):
+            other = weight_set.scale(rng.dirichlet(np.ones(criterion.n_kernels)))
+            assert criterion.evaluate(other).value >= solution.lower_bound
 
 
 def test_newton_takes_few_steps(densities):

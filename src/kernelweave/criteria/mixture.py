@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
@@ -93,23 +95,18 @@ class MixtureLikelihood(Criterion):
         coef: tuple[Array, np.ndarray],
         dual: tuple[Array, np.ndarray],
     ) -> CertificateTerms:
-        """The value at ``weights``, and the bound from the dual point ``dual``.
-
-        The dual point is first scaled by the factor that maximises its bound.
-        """
+        """The value at ``weights``, and the bound from the dual point ``dual``."""
         xp, p = namespace(self.ratio), self.n_kernels
         rows, columns = dual
         scores = self._scores(rows, columns)
         mass = 1.0 + self.prior * p / self.total
-        factor = mass / float(np.max(scores))
-        linear = float(self.share @ xp.log(rows))
+        linear = float(self.share @ xp.log(rows)) + mass - 1.0
         if self.prior > 0:
             linear += self.prior * float(np.sum(np.log(columns / p))) / self.total
-        linear += mass * (1.0 + np.log(factor)) - 1.0
         upper = self._value(weights, self._mixed(weights))
         # sums of logarithms of about 1, of which a strong prior has very many
         rounding = ROUNDING_UNITS * float(np.finfo(np.float64).eps) * mass
-        return CertificateTerms(upper, linear, factor * scores, rounding=rounding)
+        return MixtureTerms(upper, linear, scores, mass, rounding=rounding)
 
     def _scores(self, rows: Array, columns: np.ndarray) -> np.ndarray:
         """``(p'(r a) + kappa b) / N`` (p,) of a dual point."""
@@ -128,3 +125,20 @@ class MixtureLikelihood(Criterion):
             if self.prior > 0:
                 value -= self.prior * float(np.sum(np.log(p * weights))) / self.total
         return value
+
+
+@dataclass(frozen=True)
+class MixtureTerms(CertificateTerms):
+    """The bound of a dual point, scaled by the factor that is best for a set.
+
+    Attributes
+    ----------
+    mass : float
+        The number of logarithms in ``linear``, per row.
+    """
+
+    mass: float
+
+    def lower_bound(self, support: float) -> float:
+        """``max_s linear + mass log(s) - s support``."""
+        return self.linear + self.mass * (np.log(self.mass / support) - 1.0)

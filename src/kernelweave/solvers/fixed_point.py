@@ -29,21 +29,22 @@ def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     )
 
 
-def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
-    """``w_l <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
+def em(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
+    """``w_l^q <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
 
     For :class:`~kernelweave.criteria.mixture.MixtureLikelihood` this is an E-step and
-    an M-step in one: the new weights are the mean responsibilities plus the prior's
-    contribution. Every step increases the likelihood; at the optimum no score exceeds
-    the mean score, which is the condition that the certificate measures. Convergence is
-    linear, and slow where weights tend to zero.
+    an M-step in one: on the simplex the new weights are the mean responsibilities plus
+    the prior's contribution. Every step increases the likelihood; at the optimum no
+    score exceeds the mean score, which is the condition that the certificate measures.
+    Convergence is linear, and slow where weights tend to zero.
 
     Yields
     ------
     Iterate
         One per evaluation.
     """
-    return _repeat(criterion, weight_set, lambda w, scores: w * scores)
+    q = weight_set.norm
+    return _repeat(criterion, weight_set, lambda w, scores: (w * scores) ** (1.0 / q))
 
 
 def _repeat(
