@@ -146,6 +146,16 @@ def test_columns_and_folds_of_any_kind(columns, tmp_path):
     np.testing.assert_array_equal(output(again, X), output(model, X))
 
 
+def test_names_of_columns_that_are_no_texts(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows()
+    frame = pandas.DataFrame(X, columns=pandas.date_range("2020-01-01", periods=3))
+    model = KernelFDA(cv=None).fit(frame, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, frame), output(model, frame))
+
+
 def test_searches_and_calibrated_classifiers(tmp_path):
     X, y = rows()
     search = GridSearchCV(
