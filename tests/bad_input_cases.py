@@ -1611,6 +1611,14 @@ add(
     regresses,
 )
 add(
+    "durations as target of a regression",
+    labels(lambda y: np.asarray(y, int).astype("m8[D]")),
+    "y holds timedelta64",
+    "in row 0",
+    "y.astype(float)",
+    regresses,
+)
+add(
     "an integer beyond the range of floats, as target",
     labels(lambda y: [10**400, *range(N - 1)]),
     "beyond the range of float64",
@@ -1796,6 +1804,14 @@ add(
     "the shape (12, 2)",
     "groups has",
     "one group per row",
+    grouped,
+)
+add(
+    "groups of text and numbers",
+    arguments(groups=np.array(["a", 1] * (N // 2), dtype=object)),
+    "values of several types",
+    "groups holds",
+    "groups.astype(str)",
     grouped,
 )
 add(

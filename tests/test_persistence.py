@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector
@@ -145,6 +146,16 @@ def test_columns_and_folds_of_any_kind(columns, tmp_path):
     np.testing.assert_array_equal(output(again, X), output(model, X))
 
 
+def test_names_of_columns_that_are_no_texts(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows()
+    frame = pandas.DataFrame(X, columns=pandas.date_range("2020-01-01", periods=3))
+    model = KernelFDA(cv=None).fit(frame, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, frame), output(model, frame))
+
+
 def test_searches_and_calibrated_classifiers(tmp_path):
     X, y = rows()
     search = GridSearchCV(
@@ -174,6 +185,19 @@ def test_parameters_from_elsewhere(change, tmp_path):
     same = kernelweave.load(tmp_path / "model.kw")
     np.testing.assert_array_equal(output(same, X), output(model, X))
     np.testing.assert_array_equal(output(clone(same).fit(X, y), X), output(model, X))
+
+
+def test_requests_for_metadata(tmp_path):
+    X, y = rows()
+    with config_context(enable_metadata_routing=True):
+        model = KernelFDA(VIEWS, cv=None).set_fit_request(
+            sample_weight=True, groups=True
+        )
+        kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
+        same = kernelweave.load(tmp_path / "model.kw")
+        found = same.get_metadata_routing().fit.requests
+        assert found == {"sample_weight": True, "groups": True}
+    np.testing.assert_array_equal(output(same, X), output(model, X))
 
 
 def test_the_header_tells_what_the_file_is(saved):

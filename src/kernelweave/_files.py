@@ -60,7 +60,8 @@ def check_arrays(archive: zipfile.ZipFile) -> None:
     """
     for member in archive.infolist():
         with archive.open(member) as file:
-            first = bytes(file.peek(6)[:6])
+            first = file.read(6)
+            file.seek(0)
             if first == b"\x93NUMPY":
                 shape, dtype = _array_header(file)
                 room, size = member.file_size - file.tell(), math.prod(shape)

@@ -62,12 +62,13 @@ INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, Type
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
 #: Where scikit-learn defines what its searches, ensembles and calibrated classifiers,
-#: and the ``cv`` of ours, keep beside estimators.
+#: and the ``cv`` and requests for metadata of ours, keep beside estimators.
 SCIKIT_LEARN = (
     "sklearn.calibration",
     "sklearn.metrics._scorer",
     "sklearn.model_selection._split",
     "sklearn.utils._bunch",
+    "sklearn.utils._metadata_requests",
 )
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")

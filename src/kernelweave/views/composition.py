@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -83,6 +84,9 @@ class ViewsParamsMixin(BaseEstimator):
         for name in self._get_param_names():
             if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
                 state = state | {name: state[name].to_numpy()}
+        if "_metadata_request" in state:
+            request = _with_named_owner(state["_metadata_request"], type(self).__name__)
+            state = state | {"_metadata_request": request}
         if not self._named_kernels():
             return state
         views = [(name, kernel, plain_columns(own)) for name, kernel, own in self.views]
@@ -99,6 +103,20 @@ class ViewsParamsMixin(BaseEstimator):
             for name, kernel, _ in views
             if isinstance(name, str) and name not in own
         }
+
+
+def _with_named_owner(request: Any, owner: str) -> Any:
+    """Requests for metadata with the name of their estimator, which need not be it.
+
+    Files cannot hold an estimator inside itself.
+    """
+    request = copy(request)
+    request.owner = owner
+    for method, part in list(vars(request).items()):
+        if hasattr(part, "owner"):
+            setattr(request, method, copy(part))
+            getattr(request, method).owner = owner
+    return request
 
 
 def nested_params(kernel: Any) -> Iterator[tuple[str, Any]]:

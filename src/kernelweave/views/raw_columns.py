@@ -193,7 +193,8 @@ def read_columns(X: Any, columns: list[int]) -> Columns:
     table = take_columns(X, columns)
     if is_table(table):  # whose metadata would turn columns into an index
         table = table.to_pandas(ignore_metadata=True)
-    return Columns(table, list(labels_of(column_names(X), columns)))
+    labels = map(_plain_name, labels_of(column_names(X), columns))
+    return Columns(table, list(labels))
 
 
 def _taken_apart(frame: Any) -> dict[str, Any]:

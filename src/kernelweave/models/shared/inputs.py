@@ -454,7 +454,8 @@ def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
     if y.dtype.kind in "fiubc":
         return y
     for place, value in np.ndenumerate(y):
-        if not isinstance(value, Number | np.bool_) and not is_gap(value):
+        number = isinstance(value, Number | np.bool_) and y.dtype.kind != "m"
+        if not number and not is_gap(value):
             kind = "text" if isinstance(value, str) else type(value).__name__
             hint = "Convert them with y.astype(float) if they are quantities; for "
             raise ValueError(
@@ -758,7 +759,13 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
             f"{owner}: groups has no entry for row(s) {some(map(str, gaps))}. Give "
             "each of them a group, perhaps of its own"
         )
-    values, codes = np.unique(groups, return_inverse=True)
+    try:
+        values, codes = np.unique(groups, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"{owner}: groups holds values of several types ({error}). Convert all of "
+            "them, for example with groups.astype(str)"
+        ) from error
     if len(values) < 2:
         raise ValueError(
             f"{owner} leaves out one group at a time, which needs at least 2 groups; "
