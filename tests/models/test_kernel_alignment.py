@@ -11,7 +11,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from kernelweave import KernelAlignment
+from kernelweave import KernelAlignment, MultipleKernelFDA
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import center_and_scale
 
 MODELS = [
@@ -166,3 +167,27 @@ def test_a_target_of_one_value_is_refused(y, make_problem):
     problem = make_problem(2, n=20)
     with pytest.raises(ValueError, match="at least 2"):
         KernelAlignment(problem.views).fit(problem.X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(KernelAlignment("precomputed"), id="alignment"),
+        pytest.param(
+            MultipleKernelFDA(
+                "precomputed", scatter="within", norm=1, alpha=0.1, cv=None
+            ),
+            id="within",
+        ),
+    ],
+)
+def test_an_optimum_of_zero_has_no_advice(model):
+    """No kernel sees the classes; more regularisation, if there is any, is no help."""
+    y = np.arange(30) % 2
+    signs = 2.0 * y - 1.0
+    blind = np.eye(30) - np.outer(signs, signs) / 30
+    Q = blind @ np.random.default_rng(0).normal(size=(30, 5))
+    told = "stopped: the optimum is zero up to rounding in float64"
+    with pytest.warns(KernelWeaveConvergenceWarning, match=f"{told}$"):
+        model.fit(np.stack([blind, Q @ Q.T], axis=2), y)
+    assert model.certificate_.status == told

@@ -513,7 +513,8 @@ def solve(
         terms = criterion.certificate_terms(tidy, best.coef, dual)
         stated = max(value - terms.upper, terms.rounding)  # by the certificate
         rounding = (stated + terms.excess) / abs(value or 1.0)
-        status = _explained(criterion, status, gap, rounding)
+        zero = lower <= 0.0 <= value
+        status = _explained(criterion, status, gap, rounding, zero)
     return Solution(
         weights=tidy,
         value=value,
@@ -571,16 +572,22 @@ def _is_single(criterion: Any) -> bool:
     return kernels and bool(eps(criterion.bank.like) > np.finfo(np.float64).eps)
 
 
-def _explained(criterion: Any, status: str, gap: float, rounding: float) -> str:
-    """The reason for stopping, or rounding if it explains the gap better."""
+def _explained(
+    criterion: Any, status: str, gap: float, rounding: float, zero: bool
+) -> str:
+    """The reason for stopping, or rounding if it explains the gap better.
+
+    Relative gaps of an optimum that may be ``zero`` stay large, whatever is done.
+    """
     single = _is_single(criterion)
     rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     on_request = status.startswith(("stopped at", "stopped by"))
     if rounding <= MOSTLY * gap and (on_request or not single):
         return status
-    reason = (
-        f"stopped: rounding in float{32 if single else 64} keeps the relative gap at"
-    )
+    precision = f"float{32 if single else 64}"
+    if zero:
+        return f"stopped: the optimum is zero up to rounding in {precision}"
+    reason = f"stopped: rounding in {precision} keeps the relative gap at"
     if gap <= SMALL_GAP:
         return reason + " {gap:.1e}"
     advice = "float64 kernels or more" if single else "more"
