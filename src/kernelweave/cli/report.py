@@ -31,9 +31,10 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"name the tables that {name} was fitted to, as well")
         given = [key for key in ("kernel", *MODEL_OPTIONS) if getattr(options, key)]
         if given:
+            option = "--" + given[0].replace("_", "-")
             raise ValueError(
-                f"--{given[0].replace('_', '-')} is for a model to be fitted, but {name} "
-                f"is fitted already. Leave out the option, or {name}"
+                f"{option} is for a model to be fitted, but {name} is fitted already. "
+                f"Leave out the option, or {name}"
             )
         model, notes = load_predictor(name)
         for key in ("id", "label", "groups"):
