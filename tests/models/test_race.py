@@ -24,7 +24,9 @@ from kernelweave.models.shared.learner import (
 def choices(errors):
     """Choices with these squared residuals on rows left out, by norm."""
     return {
-        norm: Choice(np.ones(1), 1.0, 1, fit=KernelFit(None, np.sqrt(error)[:, None]))
+        norm: Choice(
+            np.ones(1), 1.0, 1, fit=KernelFit(None, np.sqrt(error)[:, None], None)
+        )
         for norm, error in zip(NORM_GRID, errors, strict=True)
     }
 

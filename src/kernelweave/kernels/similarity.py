@@ -55,16 +55,16 @@ class Similarity(Kernel):
     >>> import numpy as np
     >>> from kernelweave import KernelFDA
     >>> from kernelweave.kernels import Similarity
-    >>> drugs = ["aspirin", "ibuprofen", "codeine", "morphine"]
-    >>> K = np.array(
-    ...     [[1, 0.8, 0.1, 0], [0.8, 1, 0, 0.1], [0.1, 0, 1, 0.9], [0, 0.1, 0.9, 1]]
-    ... )
-    >>> X = np.array([["codeine"], ["aspirin"], ["morphine"]], dtype=object)
+    >>> drugs = ["aspirin", "ibuprofen", "naproxen", "codeine", "morphine"]
+    >>> K = np.eye(5)
+    >>> K[:3, :3] += 0.8
+    >>> K[3:, 3:] += 0.9
+    >>> X = np.array([["codeine"], ["aspirin"], ["morphine"], ["naproxen"]], object)
     >>> views = [("structure", Similarity(K, drugs), [0])]
     >>> model = KernelFDA(views, alpha=0.1, cv=None).fit(
-    ...     X, ["opioid", "other", "opioid"]
+    ...     X, ["opioid", "other", "opioid", "other"]
     ... )
-    >>> model.predict(np.array([["ibuprofen"]], dtype=object)).tolist()
+    >>> model.predict(np.array([["ibuprofen"]], object)).tolist()
     ['other']
     """
 
