@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import sem
 from scipy.stats import t as student
 from sklearn.utils import Bunch
 
+from kernelweave._array import units_of
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.views.columns import listed
@@ -44,7 +44,8 @@ def view_ablation(
         alone        loss({v})
 
     where V is the set of all views. The loss is the log loss if the model predicts
-    probabilities, the mean squared error for a regression, otherwise the error rate; if
+    probabilities, the mean squared error for a regression (of y in a unit that
+    ``loss_name`` states, if squares could overflow), otherwise the error rate; if
     ``scoring`` is given, minus that score decides instead. Standard errors are those of
     the mean over the folds.
 
@@ -229,7 +230,13 @@ def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
 
 def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
     """The mean over folds, under a name, and its standard error."""
-    return {name: float(np.mean(values)), f"{name}_se": float(sem(values))}
+    return {name: float(np.mean(values)), f"{name}_se": _error(values)}
+
+
+def _error(values: np.ndarray) -> float:
+    """The standard error of a mean of f values of any size, (f,)."""
+    unit = float(units_of(np.max(np.abs(values)), 64))
+    return float(np.std(values / unit, ddof=1) / np.sqrt(len(values))) * unit
 
 
 def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
@@ -245,7 +252,7 @@ def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
     least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
-    needed = min(max(quantile * sem(best), least), enough)
+    needed = min(max(quantile * _error(best), least), enough)
     return bool(np.mean(best) > -needed)
 
 
@@ -268,7 +275,7 @@ def _recommend(
     """The smallest set within one standard error of the best, and why, in words."""
     means = np.mean(decisive, axis=1)
     best = int(np.argmin(means))
-    limit = means[best] + sem(decisive[best])
+    limit = means[best] + _error(decisive[best])
     chosen = order[np.flatnonzero(means <= limit)[-1]]
     value = "loss" if trials.scoring is None else "score"
     name = trials.loss_name if trials.scoring is None else "score"
