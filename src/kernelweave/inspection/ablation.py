@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import t as student
 from sklearn.utils import Bunch
 
-from kernelweave._array import units_of
+from kernelweave._array import deviations
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.views.columns import listed
@@ -235,8 +235,7 @@ def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
 
 def _error(values: np.ndarray) -> float:
     """The standard error of a mean of f values of any size, (f,)."""
-    unit = float(units_of(np.max(np.abs(values)), 64))
-    return float(np.std(values / unit, ddof=1) / np.sqrt(len(values))) * unit
+    return float(deviations(values, ddof=1)) / np.sqrt(len(values))
 
 
 def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
