@@ -104,14 +104,14 @@ def test_pure_noise_is_not_recommended(rng):
 def test_error_rates_of_noise_are_not_recommended():
     """With few rows, an error rate of noise is often a quarter below that of no view.
 
-    Of 20 draws, 3 recommend a view; it was 15 without regard to the number of rows.
+    Of 20 draws, 1 recommends a view; it was 15 without regard to the number of rows.
     """
     found = []
     for seed in range(10):
         X, y = make_data(np.random.default_rng(seed), n=20, signal=0.0)
         model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
         found.append(view_ablation(model, X, y, cv=3, random_state=seed).recommended)
-    assert sum(map(bool, found)) <= 4  # measured: 3
+    assert sum(map(bool, found)) <= 3  # measured: 1
     X, y = make_data(np.random.default_rng(0), n=20, signal=4.0)
     model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
     assert view_ablation(model, X, y, cv=3, random_state=0).recommended == ["good"]
