@@ -107,7 +107,9 @@ def view_ablation(
     -----
     With v views, about ``v^2 / 2`` sets are fitted on every fold, and more if the folds
     disagree on the order. Rows that have none of the views in a set (see
-    ``missing``) are not used in training and are predicted without any view.
+    ``missing``) are not used in training and are predicted without any view. The fits
+    know nothing of ``sample_weight`` and ``groups``; for groups, pass folds as ``cv``
+    that keep them together, such as ``list(GroupKFold().split(X, y, groups))``.
 
     Examples
     --------

@@ -95,7 +95,9 @@ def feature_importance(
     n_resamples : int, default=0
         Number of times to fit again on 63 % of the rows of X, drawn without replacement
         (in each class, for a classifier). X and y must then be the training data. For a
-        search, the parameters it has chosen are kept.
+        search, the parameters it has chosen are kept. The refits know nothing of
+        ``sample_weight`` and ``groups``: do not use their intervals for a model that
+        was fitted with either.
     random_state : int, RandomState instance or None, default=None
         Draws the subsamples.
 
