@@ -559,6 +559,12 @@ def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
     return np.where(ordinary, 1.0, np.ldexp(1.0, exponents))
 
 
+def deviations(values: np.ndarray, ddof: int = 0) -> np.ndarray:
+    """The standard deviations over the first axis of numbers of any size."""
+    unit = units_of(np.max(np.abs(values), axis=0), 64)
+    return np.std(values / unit, axis=0, ddof=ddof) * unit
+
+
 def largest_of(X: Array) -> float:
     """The largest absolute value of an array; NaN if it contains one."""
     xp = namespace(X)

@@ -201,6 +201,25 @@ def test_resamples_of_noise():
     assert np.mean(covered) > 0.75  # 90 % nominally
 
 
+UNITS = [(1, 1e-220), (1e180, 1), (1e-180, 1e110)]
+
+
+@pytest.mark.parametrize("of_rows, of_targets", UNITS)
+def test_units_of_columns_and_targets(of_rows, of_targets):
+    """Standardised coefficients, importances and intervals are in units of y."""
+    rng = np.random.default_rng(0)
+    Z, found = rng.standard_normal((40, 4)), []
+    y = Z[:, 0] + rng.standard_normal(40)
+    parts = [("linear", "linear", [0, 1]), ("rbf", "rbf", [2, 3])]
+    for a, b in ((1.0, 1.0), (of_rows, of_targets)):
+        model = MultipleKernelRidge(parts, norm=2, alpha=0.1, cv=None).fit(a * Z, b * y)
+        own = {"X": a * Z, "y": b * y, "n_resamples": 3, "random_state": 0}
+        rows = [r for view, *_ in parts for r in feature_importance(model, view, **own)]
+        keys = ("standardised", "importance", "low", "high")
+        found.append([[row[key] / b for key in keys] for row in rows])
+    assert_allclose(found[1], found[0], rtol=1e-6)
+
+
 def test_resamples_are_reproducible_and_stratified():
     model = KernelFDA(views("auto"), alpha=0.1, cv=None).fit(X[TRAIN], Y[TRAIN])
     first, again = (

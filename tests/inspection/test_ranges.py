@@ -20,6 +20,7 @@ from kernelweave import (
     Uniform,
     solve,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import criterion_ranges, weight_ranges
 from kernelweave.kernels import DenseBank, center_and_scale
 
@@ -198,3 +199,18 @@ def test_unrelated_target(rng):
     model = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
     rows = weight_ranges(model, X, y, within=1.0)
     assert [(row["low"], row["high"]) for row in rows] == [(0, 1), (0, 1)]
+
+
+@pytest.mark.one_seed
+def test_all_kernels_have_the_whole_share(rng):
+    """Even where no weight at all would do as well, as on noise."""
+    X, y = rng.normal(size=(30, 4)), np.arange(30) % 2
+    X[:, 2:] = 1.0
+    views = [("only", "linear", [0, 1]), ("constant", "linear", [2, 3])]
+    model = MultipleKernelFDA(views, norm=1, alpha="learn", cv=None)
+    with pytest.warns(KernelWarning, match="constant"):
+        model.fit(X, y)
+    found = {row["view"]: row for row in weight_ranges(model, X, y)}
+    assert (found["only"]["low"], found["only"]["high"]) == (1.0, 1.0)
+    assert (found["constant"]["low"], found["constant"]["high"]) == (0.0, 0.0)
+    assert found["only"]["attained"] and found["constant"]["attained"]

@@ -85,8 +85,9 @@ class LevelSet:
         sign : float
             1 or -1.
         """
-        if not np.any(chosen):
-            return 0.0, 0.0
+        if not np.any(chosen) or np.array_equal(chosen, self.is_kernel):
+            share = float(np.any(chosen))  # none or all, whatever the weights
+            return share, share
         # In shares times the sign, the largest is wanted, and none exceeds ``proven``.
         chosen, proven = sign * chosen, max(sign, 0.0)
         reached = start = self._share(self.best, chosen)

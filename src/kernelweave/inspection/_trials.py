@@ -12,7 +12,7 @@ from sklearn.metrics import check_scoring, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from kernelweave._array import to_numpy
+from kernelweave._array import to_numpy, units_of
 from kernelweave.inspection._rows import (
     as_stack,
     fitted_model,
@@ -72,6 +72,8 @@ class Trials:
         All views.
     loss_name : str
         What the loss is.
+    unit : float
+        Of the outputs of a regression, in which their squares do not overflow.
     folds : list of (train, test)
         Row numbers.
     known : dict of Views to Trial
@@ -110,7 +112,12 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
-        self.loss_name = loss_name(model)
+        self.loss_name, self.unit = loss_name(model), 1.0
+        if self.classes is None:
+            sizes = np.abs(self.truth - np.mean(self.truth, axis=0))
+            self.unit = float(units_of(np.max(sizes), 64))
+        if self.unit != 1.0:
+            self.loss_name += f" of y / {self.unit:.3g}"
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify = self.classes is not None
@@ -136,12 +143,12 @@ class Trials:
         """What is to be small for predictions without any view, (f,); else NaN."""
         if self.scoring is not None:
             return np.full(len(self.folds), np.nan)
-        return np.array(
-            [
-                self._judge(test, self._without_views(train, len(test)))[1]
-                for train, test in self.folds
-            ]
-        )
+        found = []
+        for train, test in self.folds:
+            # A class may lead in training only because the fold holds more of another.
+            rows = np.arange(len(self.y)) if self.loss_name == "error rate" else train
+            found.append(self._judge(test, self._without_views(rows, len(test)))[1])
+        return np.array(found)
 
     def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> list[float]:
         """Fit on the rows ``train`` with some views, and judge the rows ``test``."""
@@ -199,7 +206,7 @@ class Trials:
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
-        truth = self.truth[test]
+        truth, predicted = self.truth[test] / self.unit, predicted / self.unit
         if self.classes is None:
             return r2_score(truth, predicted), np.mean((truth - predicted) ** 2)
         codes = np.argmax(truth, axis=1)

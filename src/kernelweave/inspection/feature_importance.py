@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
-from kernelweave._array import Array, row_chunks, to_numpy
+from kernelweave._array import Array, deviations, row_chunks, to_numpy, units_of
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
@@ -95,7 +95,9 @@ def feature_importance(
     n_resamples : int, default=0
         Number of times to fit again on 63 % of the rows of X, drawn without replacement
         (in each class, for a classifier). X and y must then be the training data. For a
-        search, the parameters it has chosen are kept.
+        search, the parameters it has chosen are kept. The refits know nothing of
+        ``sample_weight`` and ``groups``: do not use their intervals for a model that
+        was fitted with either.
     random_state : int, RandomState instance or None, default=None
         Draws the subsamples.
 
@@ -195,8 +197,8 @@ def _records(model: Any, X: Any, view: str) -> list[dict[str, Any]]:
     linear = all(isinstance(one.kernel, Linear) for one in kernels)
     # A gradient that is the same everywhere is computed once.
     m = 1 if linear else int(block.shape[0])
-    mean, square = _moments(kernels, block, m, readout.matrix.shape[1])
-    deviation = transformed((), block).std(axis=0)
+    mean, root = _moments(kernels, block, m, readout.matrix.shape[1])
+    deviation = deviations(transformed((), block))
     outputs = [None] if readout.outputs is None else readout.outputs
     return [
         {
@@ -205,7 +207,7 @@ def _records(model: Any, X: Any, view: str) -> list[dict[str, Any]]:
             "feature": name,
             "coefficient": float(mean[j, c]),
             "standardised": float(deviation[j] * mean[j, c]),
-            "importance": float(deviation[j] * np.sqrt(square[j, c])),
+            "importance": float(deviation[j] * root[j, c]),
             "deviation": float(deviation[j]),
             "linear": linear,
         }
@@ -217,10 +219,10 @@ def _records(model: Any, X: Any, view: str) -> list[dict[str, Any]]:
 def _moments(
     kernels: list[_Expansion], block: Array, m: int, q: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means (d, q) of the gradient and of its square over the first m rows (m, d)."""
+    """Mean and root mean square (d, q) of the gradient over the first m rows (m, d)."""
     matrices = [step_matrices(one.steps, block) for one in kernels]
     mean = np.zeros((int(block.shape[1]), q))
-    square = np.zeros_like(mean)
+    root = np.zeros_like(mean)
     largest = max([len(one.reference) for one in kernels], default=1)
     for part in row_chunks(m, max(largest, mean.size)):
         piece = block[part, :]
@@ -228,8 +230,9 @@ def _moments(
         for one, through in zip(kernels, matrices, strict=True):
             total += one.gradient(piece, through)
         mean += total.sum(axis=0)
-        square += np.sum(total**2, axis=0)
-    return mean / m, square / m
+        unit = units_of(np.max(np.abs(total), axis=0), 64)  # squares must not overflow
+        root = np.hypot(root, np.sqrt(np.sum((total / unit) ** 2, axis=0)) * unit)
+    return mean / m, root / np.sqrt(m)
 
 
 def _check_view(model: Any, view: str) -> int:
@@ -368,7 +371,7 @@ def _with_stability(
     """Add what the refits say; ``draws`` (B, r) are the coefficients of the r rows."""
     size = round(SUBSAMPLE * n)
     draws = draws * [row["deviation"] for row in rows]
-    errors = np.sqrt(size / (n - size) * draws.var(axis=0, ddof=1))
+    errors = np.sqrt(size / (n - size)) * deviations(draws, ddof=1)
     found = []
     for row, values, error in zip(rows, draws.T, errors, strict=True):
         centre = row["standardised"]
