@@ -240,6 +240,13 @@ def test_sparse_rows(kind, rng):
     assert thin.certificate_.value == pytest.approx(dense.certificate_.value, rel=1e-8)
     assert_allclose(thin.transform(kind(X)), dense.transform(X), atol=1e-6)
     assert_allclose(thin.transform(X), dense.transform(kind(X)), atol=1e-6)
+    mixed = (
+        clone(model).partial_fit(X[:150], y[:150]).partial_fit(kind(X[150:]), y[150:])
+    )
+    thin = (
+        clone(model).partial_fit(kind(X[:150]), y[:150]).partial_fit(X[150:], y[150:])
+    )
+    assert_allclose(mixed.transform(X), thin.transform(X), atol=1e-6)
     broken = kind(X).astype(float)
     broken.data[5] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN: view"):
@@ -318,6 +325,7 @@ def test_bad_portions_are_refused_and_forgotten(table):
             np.where(y[100:] == 2, 7, y[100:]),
             "contains 7, which is not one of",
         ),
+        (X[100:], y[100:].astype(str), "starts at row 100.*y holds text, but"),
     ]
     for rows, labels, message in bad:
         with pytest.raises(ValueError, match=message):

@@ -5,10 +5,11 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
@@ -24,10 +25,11 @@ from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
-from kernelweave.kernels.spec import readers, settle, warn_twins
+from kernelweave.kernels.spec import as_stored, readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
     as_given,
+    check_home,
     check_sample_weight,
     check_targets,
     choose_forms,
@@ -91,9 +93,16 @@ class Intake:
         The views and their columns, known after the first portion.
     like : array
         No rows, with the namespace, device and dtype of the first portion.
+    stored : list
+        No rows of each view, sparse or dense as in the first portion.
+    kind : str
+        What its targets hold.
     """
 
-    why = PORTIONS  # of models that version 0.1.0 saved, which do not say
+    # of models that version 0.1.0 saved, which do not say
+    why = PORTIONS
+    kind: str | None = None
+    stored: Sequence[Any] = ()
 
     def __init__(self, model: Any, why: str) -> None:
         self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
@@ -151,13 +160,18 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
+                owner = type(self.bearer).__name__
+                check_home(X, self.like, f"{owner} in a later portion")
                 X, positions = validate_new(self.bearer, X, self.views, self.positions)
-                return self._split(X, positions, self.like.dtype)
+                blocks = self._split(X, positions, self.like.dtype)
+                pairs = zip(blocks, self.stored or blocks, strict=True)
+                return [as_stored(block, first) for block, first in pairs]
             X = validate_features(self.bearer, X, reset=True)
             if not self.positions:
                 self._settle(X)
             blocks = self._split(X, self.positions)
             self.like = detached(host_like(blocks[0])[:0, :])
+            self.stored = [b[:0, :] if issparse(b) else self.like for b in blocks]
             warn_twins(self.views, self.positions)
             return blocks
 
@@ -186,13 +200,28 @@ class Intake:
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return check_targets(self.bearer, X, y)
+            targets = check_targets(self.bearer, X, y)
+            kind, owner = _kind(targets), type(self.bearer).__name__
+            if self.kind not in (None, kind):
+                raise ValueError(
+                    f"{owner}: y holds {kind}, but the first portion {self.kind}. "
+                    "Convert y, so that it is alike in all portions"
+                )
+        self.kind = kind
+        return targets
 
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
         noted = {n: v for n, v in vars(self.bearer).items() if n in names}
         return RowMap(kernel_map, self.like, self.views, self.positions, noted)
+
+
+def _kind(targets: np.ndarray) -> str:
+    """What targets hold: joined with text, numbers would silently become text."""
+    if targets.ndim > 1:
+        return f"{targets.shape[1]} output(s) per row"
+    return "numbers" if targets.dtype.kind in "biuf" else "text"
 
 
 def draw_sample(
