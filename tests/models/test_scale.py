@@ -209,6 +209,16 @@ def test_other_array_libraries(table, xp_backend):
     assert_allclose(np.asarray(Z), reference.transform(X), atol=1e-6)
 
 
+def test_rows_outside_the_library_are_refused(table, other_backend):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
+    model.partial_fit(other_backend.asarray(X), y)
+    for rows in (X, X.tolist(), sparse.csr_array(X)):
+        for call in (model.predict, lambda rows: model.partial_fit(rows, y)):
+            with pytest.raises(ValueError, match="must use the same namespace"):
+                call(rows)
+
+
 def test_rows_sent_to_a_device_come_back(table):
     pytest.importorskip("torch")
     X, y = table
