@@ -5,7 +5,9 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,13 +41,14 @@ from kernelweave.models.shared.inputs import (
     weights_of_portion,
 )
 from kernelweave.views.columns import (
+    column_names,
     numbered,
     parse_views,
     resolve_columns,
     validate_features,
     validate_new,
 )
-from kernelweave.views.raw_columns import read_columns
+from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
@@ -131,14 +134,40 @@ class Intake:
 
         Those of an array have a ``design``, and targets that were checked as a whole.
         """
-        start = 0
-        for X, y in portions:
+        start, coming = 0, iter(portions)
+        ahead = self._read_ahead(coming) if design is None else []
+        for X, y in chain(ahead, coming):
             if design is None:
                 portion = self.portion(X, y, start)
             else:
                 portion = self.rows(X, start), y, design.each[start : start + len(y)]
             yield portion
             start += len(portion[1])
+
+    def _read_ahead(self, portions: Iterator[Any]) -> list[Any]:
+        """First portions, by whose tables "auto" settles what is done with each column.
+
+        Together they have the rows that fix the features, however few the first has.
+        A portion that does not match ends them, and is refused in its turn.
+        """
+        ahead: list[Any] = []
+        parts: list[Columns] = []
+        if not self._settles_columns:
+            return ahead
+        for X, y in portions:
+            # The next portion may reuse the same memory.
+            ahead.append((copy.copy(X), copy.copy(y)))
+            first, own = ahead[0][0], ahead[-1][0]
+            labels, names = column_names(first) or [], column_names(own) or []
+            if not names or type(own) is not type(first) or set(labels) != set(names):
+                break
+            parts.append(read_columns(own, [names.index(label) for label in labels]))
+            if sum(part.shape[0] for part in parts) >= self.sample_rows:
+                break
+        if len(parts) > 1:
+            table = Columns.concatenate(parts).table
+            self._settle(validate_features(self.bearer, table, reset=True))
+        return ahead
 
     def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
         """Blocks, targets and weights of one portion; ``start`` numbers row 0.
@@ -180,8 +209,12 @@ class Intake:
 
         A sample of them might lack rare categories.
         """
-        if any("auto" in readers(view.kernel) for view in self.views):
+        if self._settles_columns:
             self._settle(X)
+
+    @property
+    def _settles_columns(self) -> bool:
+        return any("auto" in readers(view.kernel) for view in self.views)
 
     def _settle(self, X: Any) -> None:
         """Find the columns of each view, and settle what "auto" does with them."""
