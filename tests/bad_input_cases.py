@@ -2405,3 +2405,11 @@ add(
     "Convert y",
     regresses,
 )
+add(
+    "kernels on the fly of rows that come in portions",
+    portion((X0, y0, {}), features="on_the_fly"),
+    "features='on_the_fly'",
+    "partial_fit takes rows in portions",
+    "Set features='auto'",
+    streams,
+)

@@ -433,6 +433,7 @@ def test_constant_views_get_no_weight(table):
         ({"features": "random", "solver": "sdp"}, "solver='sdp'"),
         ({"features": "random", "views": "precomputed"}, "needs columns"),
         ({"alpha": "cv", "views": "precomputed"}, "needs columns"),
+        ({"alpha": "cv", "features": "on_the_fly"}, "between all rows"),
     ],
     ids=str,
 )
