@@ -407,6 +407,19 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
         clone(model).set_params(features="random", n_features=4000).fit(X, y)
 
 
+@pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
+def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
+    X, y = draw(rng, n=400)
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
+    expected = model.partial_fit(X, y).predict_proba(X)
+    with monkeypatch.context() as short:
+        short.setattr(memory, "_host_bytes", lambda: 3_000_000)
+        with pytest.raises(MemoryRefusedError, match=r"features and \d+ classes needs"):
+            model.partial_fit(X, np.arange(400) // 2)
+    assert np.array_equal(model.partial_fit().predict_proba(X), expected)
+
+
 def test_a_poor_map_is_called_poor(table):
     X, y = table
     model = MultipleKernelFDA(MIXED, features="random", n_features=4, cv=None).fit(X, y)

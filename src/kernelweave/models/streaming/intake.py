@@ -26,7 +26,12 @@ from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
+from kernelweave.kernels.moments import (
+    CHUNK_ROWS,
+    TARGET_COLUMNS,
+    WORK_MATRICES,
+    ChunkRecipe,
+)
 from kernelweave.kernels.spec import as_stored, readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
@@ -64,8 +69,6 @@ NO_ROWS = (
 PORTIONS = "partial_fit takes rows in portions"
 #: Rows of each view, targets and weights.
 Portion = tuple[list[Any], np.ndarray, np.ndarray]
-#: Moment matrices alive at a time: partial sums, and those of a solve.
-WORK_MATRICES = 12
 
 
 class FeatureOptions:
@@ -301,7 +304,7 @@ def make_recipe(
         as_given(own[: sample[0].shape[0]]),
     )
     like = device_array(intake.like, model.device)
-    size = features.n_features + 32
+    size = features.n_features + TARGET_COLUMNS
     tall = min(n_rows or size, intake.chunk_rows(like))
     narrow = min(n_rows or size, size)
     require_memory(
