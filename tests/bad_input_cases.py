@@ -2389,3 +2389,27 @@ add(
     "give a dict from class to weight",
     fda,
 )
+add(
+    "portions with labels of two types",
+    portion((X0, y0, {}), (X0, y0.astype(str), {})),
+    "y holds text, but the first portion numbers",
+    "portion that starts at row",
+    "Convert y",
+    fda,
+)
+add(
+    "portions with different numbers of outputs",
+    portion((X0, X0[:, 0], {}), (X0, X0[:, :2], {})),
+    "y holds 2 output(s) per row, but the first portion 1",
+    "portion that starts at row",
+    "Convert y",
+    regresses,
+)
+add(
+    "kernels on the fly of rows that come in portions",
+    portion((X0, y0, {}), features="on_the_fly"),
+    "features='on_the_fly'",
+    "partial_fit takes rows in portions",
+    "Set features='auto'",
+    streams,
+)

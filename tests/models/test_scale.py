@@ -209,6 +209,16 @@ def test_other_array_libraries(table, xp_backend):
     assert_allclose(np.asarray(Z), reference.transform(X), atol=1e-6)
 
 
+def test_rows_outside_the_library_are_refused(table, other_backend):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
+    model.partial_fit(other_backend.asarray(X), y)
+    for rows in (X, X.tolist(), sparse.csr_array(X)):
+        for call in (model.predict, lambda rows: model.partial_fit(rows, y)):
+            with pytest.raises(ValueError, match="must use the same namespace"):
+                call(rows)
+
+
 def test_rows_sent_to_a_device_come_back(table):
     pytest.importorskip("torch")
     X, y = table
@@ -240,6 +250,13 @@ def test_sparse_rows(kind, rng):
     assert thin.certificate_.value == pytest.approx(dense.certificate_.value, rel=1e-8)
     assert_allclose(thin.transform(kind(X)), dense.transform(X), atol=1e-6)
     assert_allclose(thin.transform(X), dense.transform(kind(X)), atol=1e-6)
+    mixed = (
+        clone(model).partial_fit(X[:150], y[:150]).partial_fit(kind(X[150:]), y[150:])
+    )
+    thin = (
+        clone(model).partial_fit(kind(X[:150]), y[:150]).partial_fit(X[150:], y[150:])
+    )
+    assert_allclose(mixed.transform(X), thin.transform(X), atol=1e-6)
     broken = kind(X).astype(float)
     broken.data[5] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN: view"):
@@ -318,6 +335,7 @@ def test_bad_portions_are_refused_and_forgotten(table):
             np.where(y[100:] == 2, 7, y[100:]),
             "contains 7, which is not one of",
         ),
+        (X[100:], y[100:].astype(str), "starts at row 100.*y holds text, but"),
     ]
     for rows, labels, message in bad:
         with pytest.raises(ValueError, match=message):
@@ -389,6 +407,19 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
         clone(model).set_params(features="random", n_features=4000).fit(X, y)
 
 
+@pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
+def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
+    X, y = draw(rng, n=400)
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
+    expected = model.partial_fit(X, y).predict_proba(X)
+    with monkeypatch.context() as short:
+        short.setattr(memory, "_host_bytes", lambda: 3_000_000)
+        with pytest.raises(MemoryRefusedError, match=r"features and \d+ classes needs"):
+            model.partial_fit(X, np.arange(400) // 2)
+    assert np.array_equal(model.partial_fit().predict_proba(X), expected)
+
+
 def test_a_poor_map_is_called_poor(table):
     X, y = table
     model = MultipleKernelFDA(MIXED, features="random", n_features=4, cv=None).fit(X, y)
@@ -415,6 +446,7 @@ def test_constant_views_get_no_weight(table):
         ({"features": "random", "solver": "sdp"}, "solver='sdp'"),
         ({"features": "random", "views": "precomputed"}, "needs columns"),
         ({"alpha": "cv", "views": "precomputed"}, "needs columns"),
+        ({"alpha": "cv", "features": "on_the_fly"}, "between all rows"),
     ],
     ids=str,
 )

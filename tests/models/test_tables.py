@@ -463,6 +463,28 @@ def test_absent_rows_of_another_library():
         portions.partial_fit(other.fill_null("east"), Y)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_auto_judges_columns_by_all_first_portions(library):
+    module = pytest.importorskip(library)
+    X = table("float", "text")
+    order = np.argsort(X.text.to_numpy(), kind="stable")
+    X, y = X.iloc[order].reset_index(drop=True), Y[order]
+    X = {
+        "pandas": lambda: X,
+        "polars": lambda: module.DataFrame(X.to_dict("list")),
+        "pyarrow": lambda: module.table(X),
+    }[library]()
+    model = MultipleKernelFDA(
+        [("all", "auto", ["float", "text"])], norm=1, alpha=0.1, cv=None
+    )
+    expected = clone(model).fit(iter([(X, y)])).predict_proba(X)
+    for size in (1, 7, 11):
+        starts = range(0, len(y), size)
+        parts = ((X[i : i + size], y[i : i + size]) for i in starts)
+        found = clone(model).fit(parts).predict_proba(X)
+        assert_array_equal(found, expected)
+
+
 KERNELS = {
     "auto": "auto",
     "linear": "linear",

@@ -21,6 +21,7 @@ from kernelweave._array import (
     is_square_safe,
     largest_of,
     namespace,
+    require_memory,
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
@@ -97,6 +98,28 @@ def _carry(levels: tuple[Any, ...], part: Any) -> tuple[Any, ...]:
             return tuple(new)
         part, new[i] = _add(level, part), None
     return (*new, part)
+
+
+#: Moment matrices alive at a time: partial sums, and those of a solve.
+WORK_MATRICES = 12
+#: Columns for targets that are counted before any row is seen.
+TARGET_COLUMNS = 32
+
+
+def require_classes(n_classes: int, n_features: int, n_folds: int, like: Any) -> None:
+    """Refuse labels that take too much memory, as ids of rows would.
+
+    Moments have a row and a column for every class.
+    """
+    if n_classes < TARGET_COLUMNS:
+        return
+    size = n_features + 1 + n_classes
+    require_memory(
+        8 * n_folds * WORK_MATRICES * size * size,
+        f"second moments of {n_features} features and {n_classes:,} classes",
+        "check that y holds classes, not ids or quantities, or use fewer of them",
+        like=like,
+    )
 
 
 #: Rows kept for measuring errors and the width of class Gaussians.
@@ -182,6 +205,8 @@ class Moments:
         sizes = [self.sizes, other.sizes]
         if self.labels is not None and not np.array_equal(self.labels, other.labels):  # type: ignore[arg-type]
             labels = np.union1d(self.labels, other.labels)  # type: ignore[arg-type]
+            n_features = left.shape[1] - 1 - len(self.labels)
+            require_classes(len(labels), n_features, left.shape[0], left)
             left = _with_labels(left, self.labels, labels)
             right = _with_labels(right, other.labels, labels)
             sizes = [np.zeros(len(labels), dtype=int) for _ in sizes]
@@ -247,6 +272,9 @@ class ChunkRecipe:
             weights = weights[order]
             ends = [0, *np.cumsum(np.bincount(folds, minlength=self.n_folds))]
         labels, target = self._target(y)
+        if labels is not None:
+            n_features = self.features.n_features
+            require_classes(len(labels), n_features, self.n_folds, self.like)
         root = None if np.all(weights == 1.0) else np.sqrt(weights)
         gram = self._gram(as_chunk(views, self.like), target, ends, root)
         sizes = np.array([m]) if labels is None else np.sum(target, axis=0).astype(int)

@@ -328,10 +328,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     ) -> Self:
         """Learn from more rows, or again from those of earlier calls.
 
-        The first call fixes kernel parameters, landmarks and scalings from its rows;
-        later calls add to the second moments. The result is that of :meth:`fit` on an
-        iterator of the same rows, however they are divided into portions. If a call is
-        interrupted or refused, its rows do not count and all earlier ones are kept.
+        The first call fixes kernel parameters, landmarks and scalings from its rows,
+        and ``views``, ``class_weight`` and how features are made for all calls; later
+        calls add to the second moments. The result is the same however later rows are
+        divided into portions. If a call is interrupted or refused, its rows do not
+        count and all earlier ones are kept.
 
         Without rows, the model is solved with its current parameters: after
         ``set_params(norm=..., alpha=...)`` the rows are not needed again. The exception

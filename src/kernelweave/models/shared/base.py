@@ -54,6 +54,7 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
     boolean,
+    check_home,
     check_parameters,
     check_priors,
     encode_labels,
@@ -682,14 +683,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _observed_rows(self, X: Any, method: str) -> ObservedViews:
         """Validate rows at prediction; ``method`` is for messages."""
         check_is_fitted(self)
-        given = first_kernel(X)
-        if is_array(given) and not same_home(given, self._like):
-            raise ValueError(
-                f"Inputs passed to {type(self).__name__}.{method}() must use the same "
-                "namespace and the same device as those passed to fit(): it was fitted "
-                f"on {_home(self._like)}, but X is {_home(given)}; move X there, or "
-                "fit again where X is"
-            )
+        check_home(first_kernel(X), self._like, f"{type(self).__name__}.{method}()")
         missing = self.missing != "error"
         if is_precomputed(self.views):
             lacking = {"missing": missing, "trained": self.kernel_map_.seen}
@@ -739,11 +733,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     @property
     def _n_features_out(self) -> int:
         return int(self._coef.shape[1])
-
-
-def _home(x: Array) -> str:
-    library = namespace(x).__name__.removeprefix("array_api_compat.")
-    return f"an array of {library} on {device(x)}"
 
 
 def of_rows(method: Callable[P, R]) -> Callable[P, R]:

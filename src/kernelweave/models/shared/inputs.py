@@ -17,7 +17,17 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, check_array, column_or_1d
 
-from kernelweave._array import Array, at_home, detached, is_array, is_numpy, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    detached,
+    device,
+    is_array,
+    is_numpy,
+    namespace,
+    same_home,
+    to_numpy,
+)
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.encoding import warn_unseen
@@ -868,6 +878,23 @@ class ReadViews(NamedTuple):
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+
+
+def check_home(X: Any, like: Array, where: str) -> None:
+    """Refuse rows in another library or on another device than earlier ones."""
+    if same_home(X, like) if is_array(X) else is_numpy(like):
+        return
+    found = _home(X) if is_array(X) else f"a {type(X).__name__}"
+    raise ValueError(
+        f"Inputs passed to {where} must use the same namespace and the same device as "
+        f"those passed to fit(): it was fitted on {_home(like)}, but X is {found}; "
+        "move X there, or fit again where X is"
+    )
+
+
+def _home(x: Array) -> str:
+    library = namespace(x).__name__.removeprefix("array_api_compat.")
+    return f"an array of {library} on {device(x)}"
 
 
 def device_array(like: Array, device: str | None) -> Array:

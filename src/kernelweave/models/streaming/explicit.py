@@ -60,6 +60,12 @@ def check_features(model: Any, why: str) -> None:
         raise ValueError(
             f"solver={model.solver!r} needs n x n kernels; got explicit features"
         )
+    if model.features == "on_the_fly":
+        raise ValueError(
+            "features='on_the_fly' makes kernels between all rows, without any "
+            f"approximation, but {why}. Set features='auto' or 'nystroem' for "
+            "approximations, or 'exact' for kernels that have finite features"
+        )
 
 
 def may_fall_back(model: Any) -> bool:

@@ -5,10 +5,13 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
@@ -23,11 +26,17 @@ from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
-from kernelweave.kernels.spec import readers, settle, warn_twins
+from kernelweave.kernels.moments import (
+    CHUNK_ROWS,
+    TARGET_COLUMNS,
+    WORK_MATRICES,
+    ChunkRecipe,
+)
+from kernelweave.kernels.spec import as_stored, readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
     as_given,
+    check_home,
     check_sample_weight,
     check_targets,
     choose_forms,
@@ -37,13 +46,14 @@ from kernelweave.models.shared.inputs import (
     weights_of_portion,
 )
 from kernelweave.views.columns import (
+    column_names,
     numbered,
     parse_views,
     resolve_columns,
     validate_features,
     validate_new,
 )
-from kernelweave.views.raw_columns import read_columns
+from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
@@ -59,8 +69,6 @@ NO_ROWS = (
 PORTIONS = "partial_fit takes rows in portions"
 #: Rows of each view, targets and weights.
 Portion = tuple[list[Any], np.ndarray, np.ndarray]
-#: Moment matrices alive at a time: partial sums, and those of a solve.
-WORK_MATRICES = 12
 
 
 class FeatureOptions:
@@ -91,9 +99,16 @@ class Intake:
         The views and their columns, known after the first portion.
     like : array
         No rows, with the namespace, device and dtype of the first portion.
+    stored : list
+        No rows of each view, sparse or dense as in the first portion.
+    kind : str
+        What its targets hold.
     """
 
-    why = PORTIONS  # of models that version 0.1.0 saved, which do not say
+    # of models that version 0.1.0 saved, which do not say
+    why = PORTIONS
+    kind: str | None = None
+    stored: Sequence[Any] = ()
 
     def __init__(self, model: Any, why: str) -> None:
         self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
@@ -122,14 +137,40 @@ class Intake:
 
         Those of an array have a ``design``, and targets that were checked as a whole.
         """
-        start = 0
-        for X, y in portions:
+        start, coming = 0, iter(portions)
+        ahead = self._read_ahead(coming) if design is None else []
+        for X, y in chain(ahead, coming):
             if design is None:
                 portion = self.portion(X, y, start)
             else:
                 portion = self.rows(X, start), y, design.each[start : start + len(y)]
             yield portion
             start += len(portion[1])
+
+    def _read_ahead(self, portions: Iterator[Any]) -> list[Any]:
+        """First portions, by whose tables "auto" settles what is done with each column.
+
+        Together they have the rows that fix the features, however few the first has.
+        A portion that does not match ends them, and is refused in its turn.
+        """
+        ahead: list[Any] = []
+        parts: list[Columns] = []
+        if not self._settles_columns:
+            return ahead
+        for X, y in portions:
+            # The next portion may reuse the same memory.
+            ahead.append((copy.copy(X), copy.copy(y)))
+            first, own = ahead[0][0], ahead[-1][0]
+            labels, names = column_names(first) or [], column_names(own) or []
+            if not names or type(own) is not type(first) or set(labels) != set(names):
+                break
+            parts.append(read_columns(own, [names.index(label) for label in labels]))
+            if sum(part.shape[0] for part in parts) >= self.sample_rows:
+                break
+        if len(parts) > 1:
+            table = Columns.concatenate(parts).table
+            self._settle(validate_features(self.bearer, table, reset=True))
+        return ahead
 
     def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
         """Blocks, targets and weights of one portion; ``start`` numbers row 0.
@@ -151,13 +192,18 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
+                owner = type(self.bearer).__name__
+                check_home(X, self.like, f"{owner} in a later portion")
                 X, positions = validate_new(self.bearer, X, self.views, self.positions)
-                return self._split(X, positions, self.like.dtype)
+                blocks = self._split(X, positions, self.like.dtype)
+                pairs = zip(blocks, self.stored or blocks, strict=True)
+                return [as_stored(block, first) for block, first in pairs]
             X = validate_features(self.bearer, X, reset=True)
             if not self.positions:
                 self._settle(X)
             blocks = self._split(X, self.positions)
             self.like = detached(host_like(blocks[0])[:0, :])
+            self.stored = [b[:0, :] if issparse(b) else self.like for b in blocks]
             warn_twins(self.views, self.positions)
             return blocks
 
@@ -166,8 +212,12 @@ class Intake:
 
         A sample of them might lack rare categories.
         """
-        if any("auto" in readers(view.kernel) for view in self.views):
+        if self._settles_columns:
             self._settle(X)
+
+    @property
+    def _settles_columns(self) -> bool:
+        return any("auto" in readers(view.kernel) for view in self.views)
 
     def _settle(self, X: Any) -> None:
         """Find the columns of each view, and settle what "auto" does with them."""
@@ -186,13 +236,28 @@ class Intake:
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return check_targets(self.bearer, X, y)
+            targets = check_targets(self.bearer, X, y)
+            kind, owner = _kind(targets), type(self.bearer).__name__
+            if self.kind not in (None, kind):
+                raise ValueError(
+                    f"{owner}: y holds {kind}, but the first portion {self.kind}. "
+                    "Convert y, so that it is alike in all portions"
+                )
+        self.kind = kind
+        return targets
 
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
         noted = {n: v for n, v in vars(self.bearer).items() if n in names}
         return RowMap(kernel_map, self.like, self.views, self.positions, noted)
+
+
+def _kind(targets: np.ndarray) -> str:
+    """What targets hold: joined with text, numbers would silently become text."""
+    if targets.ndim > 1:
+        return f"{targets.shape[1]} output(s) per row"
+    return "numbers" if targets.dtype.kind in "biuf" else "text"
 
 
 def draw_sample(
@@ -239,7 +304,7 @@ def make_recipe(
         as_given(own[: sample[0].shape[0]]),
     )
     like = device_array(intake.like, model.device)
-    size = features.n_features + 32
+    size = features.n_features + TARGET_COLUMNS
     tall = min(n_rows or size, intake.chunk_rows(like))
     narrow = min(n_rows or size, size)
     require_memory(
