@@ -135,9 +135,7 @@ def evaluate(
     of_rows = {"groups": groups, "sample_weight": weights}
     outputs = None if classify else _standard_outputs(targets, weights)
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
-    if outputs is not None and not outputs.varies.all():
-        constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
-        remarks.append(f"Constant output(s) {constant} are no part of the score.")
+    remarks += _constant_outputs(outputs)
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
@@ -210,6 +208,14 @@ def _standard_outputs(y: np.ndarray, weights: np.ndarray | None) -> StandardOutp
             "R^2 is undefined; pass outputs that vary"
         )
     return outputs
+
+
+def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
+    """A remark on the outputs of a regression that do not vary, if there are any."""
+    if outputs is None or outputs.varies.all():
+        return []
+    constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
+    return [f"Constant output(s) {constant} are no part of the score."]
 
 
 def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
