@@ -206,7 +206,7 @@ def test_other_array_libraries(table, xp_backend):
     assert found.certificate_.value == pytest.approx(reference.certificate_.value)
     Z = found.transform(there)
     assert type(Z) is type(there)
-    assert_allclose(np.asarray(Z), reference.transform(X), atol=1e-6)
+    assert_allclose(memory.to_numpy(Z), reference.transform(X), atol=1e-6)
 
 
 def test_rows_outside_the_library_are_refused(table, other_backend):
