@@ -57,6 +57,7 @@ FAULTS = {
     "a learned 1/C whose inverse overflows": 21511261,
     "errors that do not cancel where few of the rows have weight": 62013317,
     "start that is right but for its scale": 20505036,
+    "norm near 1, with scores of either sign": 1110002386,
 }
 
 

@@ -483,7 +483,8 @@ def _largest_sum(scores: np.ndarray, q: float) -> float:
     largest = float(np.max(scores))
     if q == 1 or not largest > 0.0:
         return largest
-    return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))
+    positive = np.maximum(scores, 0.0)  # rounding may leave large negative ones
+    return largest * float(np.linalg.norm(positive / largest, q / (q - 1.0)))
 
 
 #: Share of the products of rows and multipliers that those of the weights should have.
