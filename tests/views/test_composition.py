@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.compose import make_column_selector
 from sklearn.decomposition import PCA
 
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Polynomial
-from kernelweave.views.composition import ViewsParamsMixin
+from kernelweave.models.shared.base import KernelModel
 
 
-class Model(ViewsParamsMixin, BaseEstimator):
+class Model(KernelModel):
     def __init__(self, views=None, alpha=1.0):
         self.views = views
         self.alpha = alpha

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.datasets import load_iris
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 from kernelweave._array import is_numpy, to_numpy
 from kernelweave.kernels.functions import RBF, Linear, Pipe
 from kernelweave.kernels.spec import resolve_kernels
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.views.columns import (
     column_names,
     is_precomputed,
@@ -30,22 +31,18 @@ from kernelweave.views.columns import (
     validate_features,
     validate_new,
 )
-from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.precomputed import validate_precomputed
 
 
-class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
+class MeanKernelRidge(ClassifierMixin, KernelModel):
     """Ridge regression on class indicators with the mean of all kernels."""
 
     def __init__(self, views=None, alpha=1.0):
         self.views = views
         self.alpha = alpha
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.views)
-        tags.input_tags.sparse = not is_precomputed(self.views)
-        return tags
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "dual_coef_")
 
     def fit(self, X, y):
         if y is None:

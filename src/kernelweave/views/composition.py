@@ -4,105 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import Any, Self
+from typing import Any
 
 from sklearn.base import clone
 
-from kernelweave._sklearn import BaseEstimator
 from kernelweave.views.columns import did_you_mean, plain_columns
 
 
-class ViewsParamsMixin(BaseEstimator):
-    """Address the kernels in ``views`` by name in ``get_params`` and ``set_params``.
+def kernels_of_views(views: Any, own: list[str]) -> dict[str, Any]:
+    """Kernels by view name, unless it is one of the estimator's ``own`` parameters.
+
+    None where ``views`` is not a list of views.
+    """
+    views = views if isinstance(views, list) else []
+    if not all(isinstance(view, tuple) and len(view) == 3 for view in views):
+        return {}
+    return {
+        name: kernel
+        for name, kernel, _ in views
+        if isinstance(name, str) and name not in own
+    }
+
+
+def params_of_views(views: Any, own: list[str]) -> dict[str, Any]:
+    """Kernels by view name, and their parameters.
 
     For ``views=[("rna", kernel, columns), ...]``, ``rna`` is the kernel as a whole,
     ``rna__gamma`` one of its parameters, and ``rna__0__gamma`` a parameter of the first
-    kernel if a list of kernels was given. Setting a parameter replaces ``views`` by a
-    new list with new kernels: the objects passed by the user are never modified.
+    kernel if a list of kernels was given.
     """
+    params: dict[str, Any] = {}
+    for name, kernel in kernels_of_views(views, own).items():
+        params[name] = kernel
+        params.update((f"{name}__{k}", v) for k, v in nested_params(kernel))
+    return params
 
-    views: Any
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the estimator and, if ``deep``, of the views' kernels.
+def with_params_of_views(
+    views: Any, params: dict[str, Any], own: list[str], owner: str
+) -> tuple[Any, dict[str, Any]]:
+    """Views with ``params`` of their kernels changed, and the other parameters.
 
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to list the kernels in ``views`` and their parameters too.
+    The views are a new list with new kernels: the objects passed by the user are never
+    modified. ``owner`` names the estimator in messages.
+    """
+    kernels, changes = kernels_of_views(views, own), _by_head(params)
+    for head in changes:
+        if head not in own and head not in kernels:
+            raise ValueError(
+                f"Invalid parameter {head!r} for {owner}: it has no parameter and no "
+                f"view of this name.{did_you_mean(head, [*own, *kernels])} Its views "
+                f"are {list(kernels)!r}, its parameters {own!r}."
+            )
+    new = {
+        name: with_params(kernel, changes[name], name)
+        for name, kernel in kernels.items()
+        if name in changes
+    }
+    if new:
+        views = [(v[0], new.get(v[0], v[1]), v[2]) for v in views]
+    return views, {k: v for k, v in params.items() if k.partition("__")[0] not in new}
 
-        Returns
-        -------
-        params : dict
-            Parameter names mapped to their values.
-        """
-        params = super().get_params(deep=deep)
-        if deep:
-            for name, kernel in self._named_kernels().items():
-                params[name] = kernel
-                params.update((f"{name}__{k}", v) for k, v in nested_params(kernel))
-        return params
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator and of the kernels in ``views``.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameter names, nested ones such as ``rna__gamma`` included.
-
-        Returns
-        -------
-        self : estimator
-        """
-        if "views" in params:
-            self.views = params.pop("views")
-        kernels, own = self._named_kernels(), self._get_param_names()
-        changes = _by_head(params)
-        for head in changes:
-            if head not in own and head not in kernels:
-                raise ValueError(
-                    f"Invalid parameter {head!r} for {type(self).__name__}: it has no "
-                    "parameter and no view of this name."
-                    f"{did_you_mean(head, [*own, *kernels])} Its views are "
-                    f"{list(kernels)!r}, its parameters {own!r}."
-                )
-        super().set_params(
-            **{k: v for k, v in params.items() if k.partition("__")[0] not in kernels}
-        )
-        new = {
-            name: with_params(kernel, changes[name], name)
-            for name, kernel in kernels.items()
-            if name in changes
-        }
-        if new:
-            self.views = [(v[0], new.get(v[0], v[1]), v[2]) for v in self.views]
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        for name in self._get_param_names():
-            if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
-                state = state | {name: state[name].to_numpy()}
-        if "_metadata_request" in state:
-            request = _with_named_owner(state["_metadata_request"], type(self).__name__)
-            state = state | {"_metadata_request": request}
-        if not self._named_kernels():
-            return state
-        views = [(name, kernel, plain_columns(own)) for name, kernel, own in self.views]
-        return state | {"views": views}
-
-    def _named_kernels(self) -> dict[str, Any]:
-        """Kernels by view name; empty where ``views`` is not a list of views."""
-        views = self.views if isinstance(self.views, list) else []
-        if not all(isinstance(view, tuple) and len(view) == 3 for view in views):
-            return {}
-        own = self._get_param_names()
-        return {
-            name: kernel
-            for name, kernel, _ in views
-            if isinstance(name, str) and name not in own
-        }
+def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any]:
+    """The state of an estimator without tables, functions of columns and itself."""
+    for name in own:
+        if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
+            state = state | {name: state[name].to_numpy()}
+    if "_metadata_request" in state:
+        request = _with_named_owner(state["_metadata_request"], owner)
+        state = state | {"_metadata_request": request}
+    views = state["views"]
+    if not kernels_of_views(views, own):
+        return state
+    views = [(name, kernel, plain_columns(columns)) for name, kernel, columns in views]
+    return state | {"views": views}
 
 
 def _with_named_owner(request: Any, owner: str) -> Any:

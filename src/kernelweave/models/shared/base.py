@@ -33,6 +33,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._sklearn import (
+    BaseEstimator,
     CallbackSupportMixin,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -99,7 +100,11 @@ from kernelweave.views.columns import (
     labels_of,
     validate_new,
 )
-from kernelweave.views.composition import ViewsParamsMixin
+from kernelweave.views.composition import (
+    params_of_views,
+    storable,
+    with_params_of_views,
+)
 from kernelweave.views.missing import ObservedViews, read_kernels
 
 #: What to do with a kernel that is not positive semidefinite.
@@ -430,7 +435,7 @@ def _sums_of_views(view_names: list[str], values: np.ndarray) -> dict[str, float
     return sums
 
 
-class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
+class KernelModel(CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators; subclasses add a task and a ``fit``."""
 
     # Parameters, with the values that hold for estimators without them.
@@ -454,8 +459,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
 
-    set_params = all_or_nothing(ViewsParamsMixin.set_params)
-
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
         def set_fit_request(self, **requests: bool | str | None) -> Self:
@@ -466,6 +469,45 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
         def set_score_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``score`` asks for."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the estimator and, if ``deep``, of the views' kernels.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to list the kernels in ``views`` and their parameters too.
+
+        Returns
+        -------
+        params : dict
+            Parameter names mapped to their values.
+        """
+        params = super().get_params(deep=deep)
+        own = self._get_param_names()
+        return params | params_of_views(self.views, own) if deep else params
+
+    @all_or_nothing
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator and of the kernels in ``views``.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameter names, nested ones such as ``rna__gamma`` included.
+
+        Returns
+        -------
+        self : estimator
+        """
+        views, own = params.pop("views", self.views), self._get_param_names()
+        owner = type(self).__name__
+        self.views, params = with_params_of_views(views, params, own, owner)
+        return super().set_params(**params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return storable(state, self._get_param_names(), type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
