@@ -265,7 +265,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             "the norm of the weights is inf, so all weights are equal by definition "
             "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"
         )
-    elif getattr(model, "signed", False):
+    elif model.signed:
         why = "signed=True: weights of both signs are no shares; use signed=False"
     elif getattr(model, "scatter", "") == "within" and alpha == "loo":
         why = (

@@ -263,9 +263,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         two different categories are at squared distance one.
     """
 
-    #: Receives :class:`~kernelweave.views.raw_columns.Columns` instead of a table.
-    takes_columns = True
-
     def __init__(self, plan: ColumnPlan, part: str) -> None:
         self.plan = plan
         self.part = part

@@ -31,6 +31,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
+from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
@@ -619,7 +620,7 @@ def _given(transformer: Any, X: Any) -> Any:
     if isinstance(transformer, Standardizer):
         return X.numbers if isinstance(X, Columns) else X
     if isinstance(X, Columns):
-        if getattr(transformer, "takes_columns", False):
+        if isinstance(transformer, ColumnEncoder):
             return X
         first = first_step(transformer)
         takes_tables = not hasattr(first, "__sklearn_tags__") or (

@@ -105,11 +105,9 @@ class Standard:
     @classmethod
     def of(cls, model: Any, least_squares: bool) -> Standard:
         """What the parameters ``centre`` and ``scale`` of an estimator ask for."""
-        centre = bool(getattr(model, "centre", True))
-        scale: Any = getattr(model, "scale", "trace")
-        if centre or not least_squares:
-            return cls(centre, scale)
-        return cls(True, None if scale is None else "given trace")
+        if model.centre or not least_squares:
+            return cls(bool(model.centre), model.scale)
+        return cls(True, None if model.scale is None else "given trace")
 
     @property
     def is_default(self) -> bool:
