@@ -21,7 +21,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -41,7 +41,6 @@ from kernelweave.datasets import (
     fetch_expression,
     fetch_table,
     fetch_views,
-    load_wine,
 )
 
 HERE = pathlib.Path(__file__).parent
@@ -113,7 +112,7 @@ def table(name, groups, rows=None):
 
 
 def wine():
-    bunch = load_wine(as_frame=False)
+    bunch = load_wine()
     columns = {
         "acids": [0, 1, 2, 3, 4],
         "phenols": [5, 6, 7, 8],

@@ -133,13 +133,13 @@ def save(
     Examples
     --------
     >>> import tempfile, os, kernelweave
-    >>> from kernelweave.datasets import load_wine
-    >>> wine = load_wine()
-    >>> model = kernelweave.KernelFDA(wine.views).fit(wine.data, wine.target)
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = kernelweave.KernelFDA().fit(X, y)
     >>> path = os.path.join(tempfile.mkdtemp(), "model.kw")
     >>> kernelweave.save(model, path)
     >>> same = kernelweave.load(path)
-    >>> bool((same.predict(wine.data) == model.predict(wine.data)).all())
+    >>> bool((same.predict(X) == model.predict(X)).all())
     True
     """
     skops_io = _skops()

@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave.datasets import (
     load_breast_cancer_views,
     load_digits_views,
-    load_wine,
     make_gaussian_views,
     make_views,
     make_waveform,
@@ -24,7 +23,6 @@ from kernelweave.datasets import (
 LOADERS = {
     "breast_cancer": load_breast_cancer_views,
     "digits": load_digits_views,
-    "wine": load_wine,
     "made": lambda **options: make_views(random_state=3, **options),
     "waveform": lambda **options: make_waveform(random_state=3, **options),
     "gaussians": lambda **options: make_gaussian_views(random_state=3, **options),

@@ -18,7 +18,6 @@ from kernelweave.datasets import (
     fetch_expression,
     fetch_table,
     fetch_views,
-    load_wine,
     tables,
 )
 from kernelweave.datasets._packages import Cells
@@ -425,12 +424,6 @@ def test_genes_without_names_are_one_view(folder):
     np.testing.assert_array_equal(bunch.data, X)
 
 
-def test_wine_is_that_of_scikit_learn():
-    from sklearn.datasets import load_wine as theirs
-
-    np.testing.assert_array_equal(load_wine(as_frame=False).data, theirs().data)
-
-
 @pytest.mark.parametrize(
     "name", [name for name in [*tables.TABLES, *tables.MULTIVIEW] if name != "miniACC"]
 )
@@ -438,6 +431,9 @@ def test_the_real_files_are_those_of_the_results(name, data_dir):
     fetch = fetch_table if name in tables.TABLES else fetch_views
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a copy with different numbers
-        bunch = fetch(name, as_frame=False, download_if_missing=False)
+        try:
+            bunch = fetch(name, as_frame=False, download_if_missing=False)
+        except MissingDataError as error:
+            pytest.skip(str(error))
     assert len(bunch.target_names) >= 2
     assert np.all(np.isfinite(bunch.data))

@@ -12,7 +12,6 @@ from kernelweave.datasets.tables import (
     fetch_views,
     load_breast_cancer_views,
     load_digits_views,
-    load_wine,
 )
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "fetch_views",
     "load_breast_cancer_views",
     "load_digits_views",
-    "load_wine",
     "make_gaussian_views",
     "make_views",
     "make_waveform",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.datasets import load_wine as _load_wine
 from sklearn.utils import Bunch
 
 from kernelweave.datasets._packages import LABEL
@@ -234,29 +233,3 @@ def fetch_views(
     }
     more = {} if cells.ids is None else {"ids": cells.ids[known]}
     return views_bunch(blocks, codes, classes, source.about + "\n", as_frame, **more)
-
-
-def load_wine(*, as_frame: bool | str = "auto") -> Bunch:
-    """Chemical analyses of three kinds of wine: one view of 13 columns, 178 rows.
-
-    Parameters
-    ----------
-    as_frame : bool or "auto", default="auto"
-        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``,
-        ``views`` (one of all columns) and ``DESCR``; the data are scikit-learn's.
-
-    Examples
-    --------
-    >>> from kernelweave.datasets import load_wine
-    >>> load_wine().data.shape
-    (178, 13)
-    """
-    raw = _load_wine()
-    blocks = {ALL: (raw.data, raw.feature_names)}
-    about = "Chemical analyses of wine from three cultivars (UCI), from scikit-learn.\n"
-    return views_bunch(blocks, raw.target, raw.target_names, about, as_frame)

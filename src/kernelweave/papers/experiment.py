@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.datasets import load_wine
 from sklearn.model_selection import train_test_split
 
-from kernelweave.datasets import fetch_table, load_wine
+from kernelweave.datasets import fetch_table
 
 if TYPE_CHECKING:
     from kernelweave.papers.results import Results
@@ -233,8 +234,7 @@ def _cells(
 
 def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows (n, d) of a table and their classes (n,), unscaled."""
-    load = load_wine if name == "wine" else functools.partial(fetch_table, name)
-    bunch = load(as_frame=False)
+    bunch = load_wine() if name == "wine" else fetch_table(name, as_frame=False)
     return bunch.data, bunch.target
 
 
