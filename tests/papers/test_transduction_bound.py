@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave import TransductiveKernelSVC
+from kernelweave.exceptions import KernelWarning
 from kernelweave.papers.reference.transduction_bound import (
     bound_of_model,
     learned_complexity,
@@ -128,3 +129,30 @@ def test_bound_of_a_fitted_model(rng, signed):
     assert found.simulated < found.as_printed < found.corrected
     with pytest.raises(ValueError, match="half of the rows; got 40 labels for 40"):
         bound_of_model(model, X, names[y], 0.2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": None}, {"scale": None, "signed": True}, {"norm": 2.0}]
+)
+def test_the_trace_is_fixed_before_the_labels_are_seen(rng, options):
+    """Labels choose the small kernel; they could have chosen the large one."""
+    n = 20
+    y = np.arange(2 * n) % 2
+    X, noise = rng.standard_normal((2, 2 * n, 3))
+    X += 4.0 * y[:, None]
+    kernels = [X @ X.T, 20.0 * (noise @ noise.T), np.zeros((2 * n, 2 * n))]
+    kernels = np.stack(kernels, axis=-1)
+    given = np.where(np.arange(2 * n) < n, y, -1)
+    setting = {"centre": False, "C": 1e3, "signed": False, **options}
+    with pytest.warns(KernelWarning):  # one kernel is constant
+        model = TransductiveKernelSVC("precomputed", **setting).fit(kernels, given)
+    found = bound_of_model(model, kernels, given, 0.2, draws=5)
+    largest = np.trace(kernels[:, :, 1])
+    if "norm" in options:
+        largest = 2 * n * np.sqrt(2)
+    a, K = model.dual_coef_[:, 0], model.kernel_
+    assert np.trace(K) < 0.99 * largest
+    own = {"norm": np.sqrt(a @ K @ a), "learned_kernel": True}
+    labels = np.where(y[:n] == 1, 1, -1)
+    by_hand = transduction_bound((K @ a)[:n], labels, 0.2, largest, **own)
+    assert found.corrected == pytest.approx(by_hand.corrected, rel=1e-6)

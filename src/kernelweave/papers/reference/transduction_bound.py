@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import Array, to_numpy
 from kernelweave.kernels import DenseBank
-from kernelweave.weights import SignedSum
+from kernelweave.models.shared.learner import weight_set_of_norm
+from kernelweave.weights import SignedSum, WeightSet
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def bound_of_model(
     """Theorem 1 for a fitted :class:`~kernelweave.TransductiveKernelSVC`.
 
     Its function without the intercept, divided by the norm of its normal vector, is one
-    of those that the theorem covers. The expectation C in the bound is estimated by
+    of those that the theorem covers; B is the largest trace that its weights could have
+    given the kernel. The expectation C in the bound is estimated by
     :func:`learned_complexity`, beside the constant that the theorem prints.
 
     Parameters
@@ -212,6 +214,11 @@ def bound_of_model(
     rows = model._rows(X, "bound_of_model")
     units = np.eye(len(model.kernel_names_))
     stack = np.stack([to_numpy(model.kernel_map_.cross(rows, unit)) for unit in units])
+    traces = np.trace(stack, axis1=1, axis2=2)
+    stack, traces = stack[traces > 0], traces[traces > 0]  # those that vary
+    allowed: WeightSet = weight_set_of_norm(float(model.norm), fixed=True)
+    if model.signed:
+        allowed = SignedSum(DenseBank(stack), float(model.weight_bound))
     coef, kernel = to_numpy(model.dual_coef_)[:, 0], to_numpy(model.kernel_)
     decision = (kernel @ coef)[labelled]
     signs = np.where(labels[labelled] == model.classes_[1], 1.0, -1.0)
@@ -220,7 +227,7 @@ def bound_of_model(
         decision,
         signs,
         gamma,
-        float(np.trace(kernel)),
+        allowed.support(traces),
         delta=delta,
         norm=float(np.sqrt(coef @ kernel @ coef)),
         learned_kernel=True,
