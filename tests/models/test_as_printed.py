@@ -118,19 +118,24 @@ def test_equation_12_on_sonar(scale):
     assert np.max(np.abs(centred.kernel_weights_ / units - mu)) > 0.05
 
 
-def test_equation_11_on_sonar():
+@pytest.mark.parametrize("hides", [False, True])
+def test_equation_11_on_sonar(hides):
     kernels, signs, labelled = sonar(20, 12)
+    if hides:  # the weights that recover the second kernel have a negative sum
+        kernels = np.stack([kernels[0], 9.0 * kernels[0] + kernels[1]])
     value, mu = printed_alignment(kernels, signs, labelled)
     stack, y = np.moveaxis(kernels, 0, -1), classes_of(signs, labelled)
     model = KernelAlignment(
-        "precomputed", signed=True, centre=False, scale=None, unlabelled=-1, tol=1e-8
+        "precomputed", signed=True, centre=False, unlabelled=-1, tol=1e-8
     ).fit(stack, y)
     assert_allclose(model.alignment_, value, rtol=1e-5)
-    assert_allclose(model.kernel_weights_, mu, atol=1e-3)
+    weights = model.kernel_weights_ / np.trace(kernels, axis1=1, axis2=2)
+    assert (weights.sum() < 0) == hides
+    assert_allclose(weights / weights.sum(), mu, atol=1e-3)
     assert model.transform(stack).shape == (20, 20)
     # without the unlabelled rows the sum may be less than positive semidefinite there
     own = kernels[:, labelled][:, :, labelled]
-    alone = KernelAlignment("precomputed", signed=True, centre=False, scale=None)
+    alone = KernelAlignment("precomputed", signed=True, centre=False)
     alone.fit(np.moveaxis(own, 0, -1), y[labelled])
     assert alone.alignment_ >= model.alignment_ - 1e-8
     assert_allclose(alone.kernel_alignments_, model.kernel_alignments_)
@@ -351,6 +356,8 @@ def test_other_refusals(rows):
         model.set_params(views="precomputed").fit(-squared, y)
         with pytest.raises(ValueError, match=why):
             model.set_params(centre=False).fit(-squared, y)
+    with pytest.raises(ValueError, match="signed=True reaches every sum of kernels on"):
+        KernelAlignment(VIEWS, signed=True, scale=None).fit(X, y)
     fitted = MultipleKernelSVC(VIEWS, centre=False).fit(X, y)
     with pytest.raises(ValueError, match="centre=False and scale='trace'"):
         weight_ranges(fitted, X, y)

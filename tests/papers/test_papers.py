@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from kernelweave.kernels import RBF
 from kernelweave.papers import PAPERS, load_paper, yan2009, ye2007
 from kernelweave.papers.experiment import partition
 from kernelweave.papers.results import Results
@@ -183,7 +184,7 @@ def few_pictures(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     views = [rng.standard_normal((90, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
-    stack = [k for view in views for k in yan2009.gaussians(view, yan2009.WIDTHS)]
+    stack = [RBF(factor=1 / width)(v) for v in views for width in yan2009.WIDTHS]
     monkeypatch.setattr(yan2009, "pictures", lambda: (np.stack(stack), y))
 
 

@@ -114,3 +114,20 @@ def test_only_the_posterior_weights_differ(problem):
     plain = MixtureKDA(**clone(printed).get_params(deep=False)).fit(*problem)
     assert_allclose(printed.class_weights_, plain.class_weights_)
     assert_allclose(printed.transform(problem[0]), plain.transform(problem[0]))
+
+
+@pytest.mark.filterwarnings(UNCONVERGED, "ignore::kernelweave.exceptions.KernelWarning")
+def test_rows_without_an_expert_for_a_class_do_not_count_there(problem):
+    """Some rows have the first view only, which has no rows of the third class."""
+    X, y = problem
+    y[20:] = 2
+    X[20:, :20] = np.nan
+    X[:4, 20:] = np.nan
+    model = PrintedMixtureKDA(VIEWS, missing="available", max_iter=3).fit(X, y)
+    assert np.isfinite(model.certificate_.value)
+    assert_allclose(model.class_weights_[:, 2], [0, 1])
+
+
+def test_the_noise_to_start_from_is_a_number(problem):
+    with pytest.raises(ValueError, match="'noise' parameter of PrintedMixtureKDA must"):
+        PrintedMixtureKDA(VIEWS, noise="loo").fit(*problem)

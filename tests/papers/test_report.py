@@ -150,6 +150,10 @@ def test_picture(results, tmp_path, monkeypatch, fake):
     path = write_picture(tmp_path, results)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert write_picture(tmp_path, Results(fake.FIGURE)) is None
+    # as after an interrupted run
+    needy = dataclasses.replace(results.experiment, draw=fake.needs_the_moon)
+    partly = dataclasses.replace(results, experiment=needy)
+    assert write_picture(tmp_path, partly) is None
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert write_picture(tmp_path, results) is None
 

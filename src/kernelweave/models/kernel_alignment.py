@@ -40,10 +40,13 @@ from kernelweave.models.shared.inputs import (
     read_row_weights,
     read_some_labels,
     read_views,
+    refuse_unscaled,
 )
 from kernelweave.solvers.solve import Certificate, error_of_value, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
+#: Why weights of any sign need kernels of equal trace: they sum to one.
+SIGNED = "reaches every sum of kernels only if their traces are equal"
 #: Values that the parameters may take.
 RULES = {
     "method": one_of("joint", "independent"),
@@ -94,9 +97,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         ``False`` is (11) as printed, where both are dominated by their means if the
         entries of the kernels are positive and the classes unbalanced.
     scale : {"trace", None}, default="trace"
-        "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are: the same sum of kernels, up to its length, from other
-        weights.
+        "trace" multiplies every kernel by a number that makes its trace n. None, which
+        needs ``signed=False``, takes kernels as they are; with "joint", the sum of
+        kernels is the same up to its length, from other weights.
     unlabelled : int or str, default=None
         The label of rows that have none, such as -1. The alignment, with its centring,
         is that of the labelled rows. The kernels themselves are centred and scaled over
@@ -245,6 +248,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         check_parameters(self, **RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
+        refuse_unscaled(self, "signed", True, SIGNED)
         read = read_views(self, X)
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(self, read, targets, row_weights, keep)

@@ -56,9 +56,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
 
     subject to ``w >= 0`` and ``norm_q(w) <= 1``. Minimised over the functions, this is
     ``alpha tr(Y' (alpha I + sum_i w_i G_i)^-1 Y)``, the criterion of
-    :class:`MultipleKernelFDA` (Ye et al. 2007, Lemma 2.1) with y in place of the class
-    targets. Columns of y are centred and scaled to unit variance while weights are
-    learned, so that no unit of measurement outweighs another.
+    :class:`MultipleKernelFDA` (Yan et al. 2009, Eqs. 8 and 9) with y in place of the
+    class targets. Columns of y are centred and scaled to unit variance while weights
+    are learned, so that no unit of measurement outweighs another.
 
     Parameters
     ----------

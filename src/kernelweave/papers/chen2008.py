@@ -36,7 +36,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import KernelCenterer, minmax_scale
 from sklearn.svm import SVC
 
-from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,
@@ -44,7 +44,7 @@ from kernelweave.fits.subspace import (
     label_factor,
 )
 from kernelweave.inspection._figure import color, marker
-from kernelweave.kernels import RBF
+from kernelweave.kernels import RBF, DenseBank
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
@@ -282,12 +282,11 @@ def rounds(split: Halves, uncorrelated: bool) -> dict[str, Any]:
     scale = len(train) / np.trace(train)
     train, test = scale * train, scale * test
     classes, codes = np.unique(split.y_train, return_inverse=True)
-    path = LooPath(train.copy(), label_factor(codes, len(classes)))
-    kernel = RegularizedKernel(train, path.best_alpha())
-    smooth = kernel.solve(train)
-    trace = np.trace(smooth) if uncorrelated else np.sum(train * smooth)
-    scaled_C = split.setting * len(train) / trace
-    problem, found = ten_rounds(kernel, split.y_train, scaled_C, uncorrelated)
+    model = SubspaceKernelSVC(alpha="loo", uncorrelated=uncorrelated)
+    design = RowDesign(len(train))
+    alpha, unit = model._settle(DenseBank(train[None]), codes, len(classes), design)
+    kernel, C = RegularizedKernel(train, alpha), unit * split.setting
+    problem, found = ten_rounds(kernel, split.y_train, C, uncorrelated)
     saddle = problem.lower_bound(problem.closed_form_duals(), None)
     upper, lower, errors = [], [], []
     for point, bound in found:

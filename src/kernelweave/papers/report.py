@@ -225,11 +225,14 @@ def write_csv(folder: Path, results: Results) -> list[Path]:
 
 
 def write_picture(folder: Path, results: Results) -> Path | None:
-    """Draw the figure; None if there is none, or matplotlib is not installed."""
+    """Draw the figure; None if there is none, or no matplotlib, or rows are missing."""
     draw, path = results.experiment.draw, folder / f"{results.experiment.key}.png"
     if draw is None or not results.rows or not can_draw():
         return None
-    save_figure(draw(results), path)
+    try:
+        save_figure(draw(results), path)
+    except KeyError:  # without the rows that it needs, as a claim has no verdict
+        return None
     return path
 
 

@@ -166,7 +166,7 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
             )
 
 
-def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
+def refuse_unscaled(model: Any, name: str, value: str | bool, why: str) -> None:
     """Refuse a value of a parameter that needs kernels scaled to the same trace."""
     if getattr(model, name) == value and model.scale is None:
         raise ValueError(

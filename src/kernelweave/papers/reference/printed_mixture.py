@@ -15,6 +15,7 @@ from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
+from kernelweave.models.shared.inputs import check_parameters, positive
 from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.solvers.solve import LocalSolution
 
@@ -92,6 +93,7 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         classes: np.ndarray,
         progress: Progress,
     ) -> Mixture:
+        check_parameters(self, noise=positive())
         if maps.design.weights is not None:
             raise ValueError(
                 f"{type(self).__name__}: the printed algorithm has no row weights; "
@@ -177,6 +179,7 @@ def _one_class(
     if not len(members):
         raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")
     seen = panel.observed[:, members]
+    rows = np.any(seen, axis=1)  # the others do not bear on this class
     target = panel.target[:, c]
     mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))
@@ -192,7 +195,7 @@ def _one_class(
         density = _log_normal(residual, variance)
         gamma = truncated_responsibilities(density, seen, share)
         likelihood = logsumexp(density, axis=1, b=np.where(seen, share, 0.0))
-        value = -float(np.mean(likelihood))
+        value = -float(np.mean(likelihood[rows]))
         after = np.sum(gamma, axis=0) / np.sum(gamma)
         change, share = float(np.max(np.abs(after - share))), after
         total = np.maximum(np.sum(gamma, axis=0), np.finfo(float).tiny)

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import Array, to_numpy
 from kernelweave.kernels import DenseBank
-from kernelweave.weights import SignedSum
+from kernelweave.models.shared.learner import weight_set_of_norm
+from kernelweave.weights import SignedSum, WeightSet
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ def transduction_bound(
     trace: float,
     *,
     delta: float = 0.05,
-    norm: float = 1.0,
     learned_kernel: bool = False,
     complexity: float | None = None,
 ) -> TransductionBound:
@@ -77,7 +77,7 @@ def transduction_bound(
     Parameters
     ----------
     decision : array of shape (n,)
-        f on the labelled rows, without an intercept.
+        f on the labelled rows, without an intercept, divided by ``norm(w)``.
     labels : array of shape (n,)
         +1 and -1.
     gamma : float
@@ -87,8 +87,6 @@ def transduction_bound(
         the weights allow.
     delta : float, default=0.05
         The probability that the bound fails.
-    norm : float, default=1.0
-        ``norm(w)``; f is divided by it.
     learned_kernel : bool, default=False
         Whether the kernel was learned from the labels.
     complexity : float, optional
@@ -98,7 +96,7 @@ def transduction_bound(
     -------
     TransductionBound
     """
-    for name, value in (("gamma", gamma), ("trace", trace), ("norm", norm)):
+    for name, value in (("gamma", gamma), ("trace", trace)):
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
     if not 0 < delta < 1:
@@ -107,7 +105,7 @@ def transduction_bound(
         raise ValueError("complexity is for learned kernels: set learned_kernel=True")
     if complexity is not None and not complexity > 0:
         raise ValueError(f"complexity must be > 0, got {complexity!r}")
-    margins = _margins(decision, labels) / norm
+    margins = _margins(decision, labels)
     n = len(margins)
     cost = float(np.mean(np.clip(1.0 - margins / gamma, 0.0, 1.0)))
 
@@ -174,7 +172,8 @@ def bound_of_model(
     """Theorem 1 for a fitted :class:`~kernelweave.TransductiveKernelSVC`.
 
     Its function without the intercept, divided by the norm of its normal vector, is one
-    of those that the theorem covers. The expectation C in the bound is estimated by
+    of those that the theorem covers; B is the largest trace that its weights could have
+    given the kernel. The expectation C in the bound is estimated by
     :func:`learned_complexity`, beside the constant that the theorem prints.
 
     Parameters
@@ -212,17 +211,21 @@ def bound_of_model(
     rows = model._rows(X, "bound_of_model")
     units = np.eye(len(model.kernel_names_))
     stack = np.stack([to_numpy(model.kernel_map_.cross(rows, unit)) for unit in units])
+    traces = np.trace(stack, axis1=1, axis2=2)
+    stack, traces = stack[traces > 0], traces[traces > 0]  # those that vary
+    allowed: WeightSet = weight_set_of_norm(float(model.norm), fixed=True)
+    if model.signed:
+        allowed = SignedSum(DenseBank(stack), float(model.weight_bound))
     coef, kernel = to_numpy(model.dual_coef_)[:, 0], to_numpy(model.kernel_)
-    decision = (kernel @ coef)[labelled]
+    decision = (kernel @ coef)[labelled] / np.sqrt(coef @ kernel @ coef)
     signs = np.where(labels[labelled] == model.classes_[1], 1.0, -1.0)
     complexity, _ = learned_complexity(stack, bool(model.signed), draws, random_state)
     return transduction_bound(
         decision,
         signs,
         gamma,
-        float(np.trace(kernel)),
+        allowed.support(traces),
         delta=delta,
-        norm=float(np.sqrt(coef @ kernel @ coef)),
         learned_kernel=True,
         complexity=complexity,
     )
