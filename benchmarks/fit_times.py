@@ -45,8 +45,8 @@ def run(quick: bool = False) -> Section:
         times = [_seconds(timings[name]) for name in COLUMNS]
         section.rows.append([n, n_views, 6 * n_views, *times])
     section.remarks.append(
-        "Twice the rows take three to six times as long, and five times the kernels "
-        "two to four times. For a first look, set `norm=1, cv=None`: three to nine "
+        "Twice the rows take three to seven times as long, and five times the kernels "
+        "two to four times. For a first look, set `norm=1, cv=None`: three to ten "
         "times faster than the default, which chooses among four norms and measures a "
         "score that can be reported."
     )

@@ -78,7 +78,7 @@ views = [*joined.views, ("distances", kernel, "id")]
 # Cross-validation cuts the frame into folds, and the kernel looks up the entries that
 # each fold needs. Samples that have none of the chosen views count as wrong half of the
 # time, so that all bars are over the same samples: together, the sources reach more of
-# them, and say more about each.
+# them, and say more about each. Lines are one standard error over the folds.
 
 has = {"distances": joined.data["id"].isin(compared)}
 for name, _, columns in joined.views:
@@ -108,7 +108,7 @@ places = np.arange(len(scores))[::-1]
 left.barh(
     places,
     [found.mean() for found in scores.values()],
-    xerr=[found.std() / np.sqrt(len(found)) for found in scores.values()],
+    xerr=[found.std(ddof=1) / np.sqrt(len(found)) for found in scores.values()],
     color=["#8C8C8C"] * 3 + ["#56B4E9", "#0072B2"],
     error_kw={"elinewidth": 1},
 )

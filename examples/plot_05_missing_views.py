@@ -74,7 +74,7 @@ rates, n_splits = np.linspace(0, 0.5, 5), 5
 
 
 def accuracies(data, everywhere):
-    """Mean accuracy (ways, rates), with gaps in all rows or in training only."""
+    """Mean accuracy and its standard error, (ways, rates) each."""
     scores = np.zeros((len(ways), len(rates), n_splits))
     for r, rate in enumerate(rates):
         for split in range(n_splits):
@@ -92,17 +92,18 @@ def accuracies(data, everywhere):
                 scores[w, r, split] = fit_and_score(
                     way, data.views, gaps[train], y, X_new, y_new
                 )
-    return scores.mean(axis=2)
+    return scores.mean(axis=2), scores.std(axis=2, ddof=1) / np.sqrt(n_splits)
 
 
 # %%
 # What it costs
 # -------------
-# With gaps in the training rows only, filling costs almost nothing, and dropping rows
-# costs a lot. With gaps in the new rows too, no method can recover what was not
-# measured. No way of filling is far ahead of the others, column means included: with
-# five splits the differences cannot be told from chance. The grey line ends where too
-# few rows have every view.
+# Bars are one standard error over five splits. With gaps in the training rows only,
+# filling costs little, about a percentage point where half of the views are missing,
+# and dropping rows costs a lot. With gaps in the new rows too, no method can recover
+# what was not measured. No way of filling is far ahead of the others, column means
+# included: with five splits the differences cannot be told from chance. The grey line
+# ends where too few rows have every view.
 
 figure, axes = plt.subplots(
     2, 2, figsize=(9, 6.4), layout="constrained", sharex=True, sharey="row"
@@ -110,9 +111,17 @@ figure, axes = plt.subplots(
 for row, (title, data) in enumerate(tables.items()):
     for column, everywhere in enumerate((False, True)):
         ax = axes[row, column]
-        curves = accuracies(data, everywhere)
-        for curve, (way, (color, marker)) in zip(curves, ways.items(), strict=True):
-            ax.plot(100 * rates, curve, color=color, marker=marker, label=way)
+        curves, errors = accuracies(data, everywhere)
+        for w, (way, (color, marker)) in enumerate(ways.items()):
+            ax.errorbar(
+                100 * rates + 0.6 * (w - 1.5),  # side by side
+                curves[w],
+                errors[w],
+                color=color,
+                marker=marker,
+                elinewidth=0.8,
+                label=way,
+            )
         where = "training and new rows" if everywhere else "training rows only"
         ax.set_title(f"{title}: gaps in {where}", fontsize=9, loc="left")
         ax.spines[["top", "right"]].set_visible(False)

@@ -83,7 +83,8 @@ ax.set(xlabel="largest probability", ylabel="share of correct predictions")
 # :math:`\lceil (n + 1) c \rceil`-th largest of these. This set contains the true class
 # of a new row with probability at least c, whatever the model, as long as rows held out
 # and new rows come in random order. It holds on average over rows, not for each class
-# or each view on its own; and the worse the model, the larger the sets.
+# or each view on its own; and the worse the model, the larger the sets. A level below
+# the accuracy of the model leaves some sets empty: their mean size is then below one.
 #
 # What one division into rows held out and new rows gives is a matter of chance, so
 # twenty divisions are shown. Their mean is the level, as promised; their spread is what

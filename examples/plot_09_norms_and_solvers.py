@@ -8,8 +8,8 @@ One problem under four norms, and one norm under three solvers.
 # %%
 # The problem
 # -----------
-# Five views of synthetic data, each with a bank of five kernels; the first two views
-# are informative about the classes, the other three are noise.
+# Five views of synthetic data, each with the six kernels of ``"auto"``; the first two
+# views are informative about the classes, the other three are noise.
 
 from kernelweave import MultipleKernelFDA
 from kernelweave.datasets import make_views

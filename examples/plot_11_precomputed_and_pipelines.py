@@ -86,13 +86,17 @@ search = GridSearchCV(pipeline, grid, cv=folds).fit(X, y)
 
 # %%
 # A search finds one width. With a list of widths, the weights choose in a single fit,
-# and may combine several: here all seven are used together, without a search.
+# and may combine several: here all seven are used together, without a search. Bars are
+# one standard error over the folds.
 
 mixed = pipeline.set_params(fda__pixels=[RBF(gamma=gamma) for gamma in gammas])
 together = accuracy_score(y, cross_val_predict(mixed, X, y, cv=folds))
 
 figure, ax = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
-ax.semilogx(gammas, search.cv_results_["mean_test_score"], "o-", color="#0072B2")
+mean, deviation = (search.cv_results_[f"{name}_test_score"] for name in ("mean", "std"))
+error = deviation / np.sqrt(folds.n_splits - 1)
+ax.errorbar(gammas, mean, error, fmt="o-", elinewidth=1, color="#0072B2")
+ax.set_xscale("log")
 ax.axhline(together, color="#D55E00", linestyle="--")
 ax.annotate(
     "all widths at once, weights learned",

@@ -26,7 +26,7 @@ from kernelweave.solvers.local.subspace import solve_joint
 data = make_views(400, 5, 2, 3, separation=2.0, random_state=0, as_frame=False)
 X, y = data.data[:150], data.target[:150]
 X_new, y_new = data.data[150:], data.target[150:]
-colors = np.array(["#0072B2", "#D55E00", "#009E73"])
+colors = ["#0072B2", "#D55E00", "#009E73"]
 
 models = {
     "kernel PCA": KernelPCA(2, kernel="rbf"),
@@ -38,17 +38,20 @@ figure, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     model.fit(X, y)
     Z = model.transform(X_new)
-    ax.scatter(Z[:, 0], Z[:, 1], s=8, c=colors[y_new], alpha=0.7, linewidths=0)
+    for label, color in enumerate(colors):
+        own = Z[y_new == label]
+        ax.scatter(own[:, 0], own[:, 1], s=8, color=color, alpha=0.7, linewidths=0)
     ax.set_title(name, fontsize=10, loc="left")
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(xlabel="first feature", xticks=[], yticks=[])
     ax.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("second feature")
+figure.legend(data.target_names, loc="outside right center", frameon=False, fontsize=9)
 
 # %%
 # All points are new samples. The weights of the views were learned with the subspace,
-# and exclude the noise. (A subspace learned together with the machines needs a C and an
-# alpha that keep them from fitting every row: with C = 1 and a small alpha any kernel
-# will do, and the noise gets a share of the weight.)
+# and all but exclude the noise. (A subspace learned together with the machines needs a
+# C and an alpha that keep them from fitting every row: with C = 1 and a small alpha any
+# kernel will do, and the noise gets a share of the weight.)
 
 for name in ("HSIC", "joint with the SVM"):
     weights = models[name].view_weights_

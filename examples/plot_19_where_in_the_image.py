@@ -50,8 +50,9 @@ views = [
 # Learned and equal weights, and one kernel
 # -----------------------------------------
 # All three are judged on the same digits, which no model has seen. On such images every
-# part is informative, so equal weights do about as well as learned ones, and both need
-# no more than the image itself gives. What the weights add is the answer to "where?".
+# part is informative, so equal weights do as well as learned ones, and neither does
+# better than one kernel on the whole image. What the weights add is the answer to
+# "where?".
 
 models = {
     "learned weights": MultipleKernelFDA(views, norm=1, cv=None),
@@ -70,9 +71,9 @@ print(learned.certificate_.status)
 # %%
 # The map
 # -------
-# A view's share is spread evenly over its pixels. The bars show how far the shares move
-# when rows are drawn anew: where an interval is wide, the map is not to be trusted in
-# detail.
+# A view's share is spread evenly over its pixels. The lines on the right show how far
+# the shares move when rows are drawn anew: where they are long, the map is not to be
+# trusted in detail.
 
 shares = np.zeros((8, 8))
 for name, where in parts.items():

@@ -167,6 +167,18 @@ def test_small_classes_are_told():
     assert "'b' has 3" in remarks[0] and "'c'" in remarks[1]
 
 
+def test_a_row_without_a_prediction_is_not_right(rows):
+    """Its class stood among the predictions, though no model had told it."""
+    X, y = rows[0], rows[1].copy()
+    y[7] = "one"
+    groups = np.arange(60)
+    groups[y == "yes"] = 99  # the most frequent class, of a single group
+    for one, of in (("one", None), ("yes", groups)):
+        held = evaluate(classifier(), X, y, groups=of, baselines=False).held_out
+        assert (held.fold == 0)[y == one].all()
+        assert (held.predicted != y)[held.fold == 0].all()
+
+
 @pytest.mark.parametrize(
     ("model", "y", "message"),
     [

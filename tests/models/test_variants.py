@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
-from estimators import in_turn
+from estimators import SETTINGS, in_turn, is_certified, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.fits.ridge import LooPath, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
@@ -226,6 +227,21 @@ def test_certificate_in_words(k, alpha, make_problem):
     for name in ("value", "lower_bound", "gap"):
         assert type(getattr(certificate, name)) is float
     assert type(certificate.converged) is bool
+
+
+@pytest.mark.parametrize("estimator", some(SETTINGS, is_certified, cv=None))
+def test_the_gap_is_in_the_unit_that_is_printed(estimator, make_problem):
+    """That of a mixture was neither relative nor in nats, unless its value was 1."""
+    problem = make_problem(3)
+    model = clone(estimator).set_params(views=problem.views)
+    certificate = model.fit(problem.X, problem.y).certificate_
+    assert "Primal" not in certificate.problem  # a name that no reference lists
+    if certificate.stationarity is None:
+        apart = certificate.value - certificate.lower_bound
+        if certificate.unit == "relative":
+            apart /= abs(certificate.value)
+        assert_allclose(certificate.gap, apart, rtol=1e-12)
+        assert f" {certificate.gap:.2e} {certificate.unit}" in str(certificate)
 
 
 def test_certificate_of_a_problem_that_is_not_convex(make_problem):

@@ -69,7 +69,7 @@ def print_certificate(model: Any) -> None:
     print(f"  status       {certificate.status}")
     print(f"  value        {certificate.value:.10g}")
     print(f"  lower bound  {certificate.lower_bound:.10g}")
-    print(f"  gap          {certificate.gap:.1e} relative")
+    print(f"  gap          {certificate.gap:.1e} {certificate.unit}")
     for remark in certificate.remarks:
         print(f"  note         {remark}")
     print(f"  problem      {certificate.problem}")

@@ -106,7 +106,8 @@ def evaluate(
         not be judged.
 
         ``held_out``: predictions and, for discriminants, projections of the model, with
-        ``predicted``, ``probability``, ``coordinates`` and ``fold``.
+        ``predicted``, ``probability``, ``coordinates`` and ``fold``, which is 0 for the
+        only row of a class: it has no prediction.
 
         ``model``: the model fitted to all rows. ``score_name``; ``summary``, what the
         table says in words; ``remarks``, about classes that are too small and outputs

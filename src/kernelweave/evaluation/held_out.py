@@ -25,7 +25,8 @@ class HeldOut:
     Attributes
     ----------
     predicted : ndarray of shape (m,) or (m, n_outputs)
-        Predicted classes or numbers.
+        Predicted classes or numbers; a class that is not theirs, or NaN, for rows
+        without a prediction.
     targets : ndarray of the same shape or None
         The true ones, if they are known.
     fold : ndarray of shape (m,) or None
@@ -186,8 +187,11 @@ def out_of_fold(
         Predictions and projections of the rows.
     """
     classes = np.unique(y) if is_classifier(model) else None
-    # Whole numbers as targets of a regression must not round its predictions.
-    predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
+    # Whole numbers as targets of a regression must not round its predictions. Rows in
+    # no fold have classes that no row in a fold has.
+    predicted = np.full(y.shape, np.nan)
+    if classes is not None:
+        predicted = np.full_like(y, y[fold > 0][0])
     n_folds, probability = int(fold.max()), None
     coordinates = None if axes is None else np.full(axes.shape, np.nan)
     for number in range(1, n_folds + 1):

@@ -97,7 +97,7 @@ def view_ablation(
         (those left), ``score``, ``score_se``, ``loss``, ``loss_se``, ``loss_rise`` and
         ``loss_rise_se`` (against all views, fold by fold), ``cost`` (of those left),
         ``agreement`` (the part of the folds whose own order has the same views
-        at this step) and ``gap`` (the largest relative gap of the certificates of the
+        at this step) and ``gap`` (the largest gap of the certificates of the
         refits; None without certificates).
 
         ``recommended``, the views to keep; ``recommendation``, a sentence;

@@ -128,11 +128,10 @@ class KernelFDA(KernelDiscriminant):
     dual_coef_ : array of shape (n, k - 1)
         Coefficients of the training rows, columns in order of discrimination.
     cv_score_, cv_standard_error_ : float
-        Accuracy on folds in which weights, norm and alpha were learned without the
-        held-out rows, and its standard error: what to expect of new rows. Only the
-        parameters of kernels, such as widths, were set on all rows, without their
-        labels. Absent for ``cv=None``, if only moments of the rows were kept,
-        and if a transformer in ``views`` needs the targets.
+        Accuracy on folds in which alpha was chosen without the held-out rows, and its
+        standard error: what to expect of new rows. Only the parameters of kernels,
+        such as widths, were set on all rows, without their labels. Absent for
+        ``cv=None``, and if a transformer in ``views`` needs the targets.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and

@@ -127,13 +127,12 @@ class MixtureKDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same: the weights of a mixture sum to one.
     certificate_ : Certificate
         Value, lower bound and gap of the weights, in nats per row, summed over classes;
-        with ``weights="stacking"`` of the squared error per row. If rows lack views the
-        likelihood is not concave, and a measure of stationarity replaces the bound.
-        Absent for uniform weights.
+        with ``weights="stacking"`` of the squared error per row, the gap relative to
+        it. If rows lack views the likelihood is not concave, and a measure of
+        stationarity replaces the bound. Absent for uniform weights.
     responsibilities_ : array of shape (n, p, k)
         Responsibility of each expert for each training row; 0 if it lacks the row.
     noise_, amplitude_ : array of shape (p, k)
@@ -272,7 +271,8 @@ class MixtureKDA(KernelDiscriminant):
         weights, outcomes, error = learn_weights(self, panel, experts, callback)
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
-        return Mixture(panel, weights, outcomes, problem + weighted, error)
+        unit = "relative" if self.weights == "stacking" else "nats per row"
+        return Mixture(panel, weights, outcomes, problem + weighted, error, unit)
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""

@@ -187,7 +187,9 @@ class MultipleKernelFDA(KernelDiscriminant):
     alpha_ : float
         The regularisation used.
     certificate_ : Certificate
-        Value, lower bound, relative gap and status of the weights.
+        Value, lower bound, relative gap and status of the weights. The value is that of
+        the papers: alpha J or, for "learn" and "loo", n J with weights and the learned
+        alpha divided by their common norm.
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed), and
         with ``scoring`` its score on the rows left out. From 300 rows on, the search

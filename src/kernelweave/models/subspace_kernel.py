@@ -162,6 +162,8 @@ callable, default="normalized"
         first; signs are such that the largest overlap with any column of L is positive.
     embedding_ : array of shape (n, r)
         Features of the training rows.
+    kernel_ : array of shape (n, n)
+        The subspace kernel between the training rows.
     dependence_ : array of shape (r,)
         Contribution of each feature to the maximised trace.
     kernel_weights_ : array of shape (p,)
@@ -193,7 +195,8 @@ callable, default="normalized"
     See Also
     --------
     SubspaceKernelSVC : Learns the subspace together with a classifier.
-    KernelFDA : The same projection as ``uncorrelated=True``, with a classifier.
+    KernelFDA : The same subspace as ``uncorrelated=True``, on other axes, with a
+        classifier.
 
     References
     ----------

@@ -113,7 +113,7 @@ def _certificate(model: Any) -> Section:
     if convex:
         numbers += [
             ("lower bound", f"{certificate.lower_bound:.10g}"),
-            ("relative gap", f"{certificate.gap:.1e}"),
+            ("gap", f"{certificate.gap:.1e} {certificate.unit}"),
         ]
     else:
         numbers.append(("relative stationarity", f"{certificate.stationarity:.1e}"))

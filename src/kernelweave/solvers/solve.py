@@ -249,9 +249,10 @@ class Certificate:
     value : float
         The criterion at the learned weights.
     lower_bound : float
-        No allowed weights can do better than this; NaN if the problem is not convex.
+        No allowed weights can do better than this; NaN if nothing bounds the problem.
     gap : float
-        ``(value - lower_bound) / abs(value)``.
+        ``(value - lower_bound) / abs(value)``, or the difference itself if ``unit``
+        is not "relative".
     status : str
         The outcome as a sentence.
     converged : bool
@@ -262,6 +263,9 @@ class Certificate:
         For problems that are not convex: relative size of the projected gradient.
     remarks : tuple of str
         Further notes for anyone who interprets the weights.
+    unit : str
+        That of the gap: "relative", or "nats per row" of a log density, which has no
+        natural zero.
     """
 
     value: float
@@ -272,6 +276,7 @@ class Certificate:
     problem: str
     stationarity: float | None = None
     remarks: tuple[str, ...] = ()
+    unit: str = "relative"
 
     @classmethod
     def of(cls, solution: Solution, problem: str, error: float = 0.0) -> Certificate:
@@ -309,7 +314,7 @@ class Certificate:
         if self.stationarity is None:
             lines.append(f"  value        {self.value:.10g}")
             lines.append(f"  lower bound  {self.lower_bound:.10g}")
-            lines.append(f"  gap          {self.gap:.2e} relative")
+            lines.append(f"  gap          {self.gap:.2e} {self.unit}")
         else:
             lines.append(f"  value          {self.value:.10g}")
             lines.append(f"  stationarity   {self.stationarity:.2e} relative")

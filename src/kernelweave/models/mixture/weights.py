@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,6 +51,8 @@ class Mixture:
         What was minimised.
     error : float, default=0
         Bound on the error of the value due to digits that the kernels had lost.
+    unit : str, default="nats per row"
+        That of the gap; "relative" for values with a natural zero.
 
     Attributes
     ----------
@@ -68,6 +71,7 @@ class Mixture:
         outcomes: Sequence[Outcome],
         problem: str,
         error: float = 0.0,
+        unit: str = "nats per row",
     ) -> None:
         self.panel, self.weights = panel, weights
         shares = [
@@ -79,7 +83,7 @@ class Mixture:
         self.responsibilities = np.stack(shares, axis=2)
         names = panel.classes.tolist()
         self.certificate = (
-            summarise(outcomes, problem, names, error) if outcomes else None
+            summarise(outcomes, problem, names, error, unit) if outcomes else None
         )
         self.n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
 
@@ -252,19 +256,20 @@ def summarise(
     outcomes: Sequence[Outcome],
     problem: str,
     classes: Sequence[Any],
-    error: float = 0.0,
+    error: float,
+    unit: str,
 ) -> Certificate:
     """One certificate for all of the ``classes``: their values add up.
 
-    A log density has no natural zero, so the gap is relative to the value or to 1,
-    whichever is larger. ``error`` bounds the error of the value at any weights.
+    ``error`` bounds the error of the value at any weights.
     """
-    value = sum(outcome.value for outcome in outcomes)
-    lower = sum(outcome.lower_bound for outcome in outcomes)
+    value = float(sum(outcome.value for outcome in outcomes))
+    lower = float(sum(outcome.lower_bound for outcome in outcomes))
+    apart = relative_gap if unit == "relative" else operator.sub
     measured = [getattr(outcome, "stationarity", np.nan) for outcome in outcomes]
     measures = [measure for measure in measured if not np.isnan(measure)]
     open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
-    gap = (value - lower) / max(1.0, abs(value))
+    gap = apart(value, lower)
     if open_ones:
         status = outcomes[open_ones[0]].status
         if len(outcomes) > 1:
@@ -278,16 +283,17 @@ def summarise(
             status += f", that of each of the {len(outcomes)} classes within tol"
     if error > 0 and not measures:
         value, lower = value + error, lower - error
-        gap = (value - lower) / max(1.0, abs(value))
+        gap = apart(value, lower)
         status += f"; digits lost in centring widen it to {gap:.1e}"
     return Certificate(
-        value=float(value),
-        lower_bound=float(lower),
-        gap=float(gap),
+        value=value,
+        lower_bound=lower,
+        gap=gap,
         status=status,
         converged=not open_ones,
         problem=problem,
         stationarity=max(measures) if measures else None,
+        unit=unit,
     )
 
 

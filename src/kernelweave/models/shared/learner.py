@@ -522,7 +522,8 @@ def _solved(
         start=start,
     )
     how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
-    title = f"{type(problem).__name__}, l{norm:.3g} weights, {how}"
+    name = type(problem).__name__.removeprefix("Primal")  # the same problem
+    title = f"{name}, l{norm:.3g} weights, {how}"
     weights, unit = solution.weights, 1.0
     if learned:
         weights, alpha = split_learned(weights, weight_set)
