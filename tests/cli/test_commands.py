@@ -580,6 +580,19 @@ def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
     assert message in refused(capsys, "fit", "data.csv", "--label", "a")
 
 
+@pytest.mark.parametrize(
+    "cells",
+    ["2020-01-01 2020-01-02T10:30", "2020-01-02T10:30:00.5 2020-01-02T10:30:01"],
+    ids=["midnight", "fractions"],
+)
+def test_dates_with_and_without_a_time(cells, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    (tmp_path / "t.csv").write_text("day\n" + "\n".join([*cells.split(), "NA"]))
+    found = read.read_frame(str(tmp_path / "t.csv"))["day"]
+    assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
+    assert found.isna().tolist() == [False, False, True]
+
+
 @pytest.mark.filterwarnings("ignore")  # mudata warns as it makes and writes the file
 def test_mudata(frames, capsys):
     """Modalities are views, the annotation too; copies of the label are not."""
