@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from contextlib import redirect_stdout
 from types import SimpleNamespace
 
@@ -586,7 +587,6 @@ def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
     ids=["midnight", "fractions"],
 )
 def test_dates_with_and_without_a_time(cells, tmp_path):
-    pandas = pytest.importorskip("pandas")
     (tmp_path / "t.csv").write_text("day\n" + "\n".join([*cells.split(), "NA"]))
     found = read.read_frame(str(tmp_path / "t.csv"))["day"]
     assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
@@ -643,6 +643,13 @@ def test_readers_may_leave_before_the_end(fitted, capsys):
     with os.fdopen(start, "w", buffering=1) as pipe, redirect_stdout(pipe):
         assert main(["inspect", str(fitted / "model.kw")]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_streams_may_be_closed(stream, fitted, monkeypatch):
+    """As in "kernelweave fit ... >&-": what would be printed there is lost."""
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["fit", *three(fitted, "rna", "clinical"), *PLAIN]) == 0
 
 
 def test_digests_are_limited(fitted):

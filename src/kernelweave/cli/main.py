@@ -41,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command of the parsed arguments; see :func:`main`."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as some schedulers do
+            setattr(sys, name, io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
