@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import io
 import json
+import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -154,6 +156,20 @@ def test_names_of_columns_that_are_no_texts(tmp_path):
     kernelweave.save(model, tmp_path / "model.kw")
     same = kernelweave.load(tmp_path / "model.kw")
     np.testing.assert_array_equal(output(same, frame), output(model, frame))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("pandas", "pip install 'kernelweave[tables]'"), ("polars", "install 'polars'")],
+)
+def test_tables_of_a_library_that_is_not_installed(name, advice, tmp_path, monkeypatch):
+    tables = pytest.importorskip(name)
+    X, y = rows()
+    frame = tables.DataFrame({"x": X[:, 0], "word": np.where(X[:, 1] > 0, "a", "b")})
+    kernelweave.save(KernelFDA(alpha=0.1, cv=None).fit(frame, y), tmp_path / "model.kw")
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=f"needs {name}: .*{re.escape(advice)}"):
+        kernelweave.load(tmp_path / "model.kw")
 
 
 def test_a_file_says_the_same_of_many_columns_once(tmp_path):

@@ -393,6 +393,12 @@ def _refusals(path: Path) -> Iterator[None]:
         ) from error
     except MemoryError:
         raise
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        wanted = "kernelweave[tables]" if name == "pandas" else name
+        raise ImportError(
+            f"cannot load {str(path)!r}: the model needs {name}: pip install {wanted!r}"
+        ) from error
     except Exception as error:  # a damaged file fails anywhere in zipfile or skops
         raise ModelFileError(
             f"cannot load {str(path)!r}: it is damaged, or no file of "

@@ -206,17 +206,26 @@ def test_truth_values_are_classes_under_their_names(dtype):
 
 
 @pytest.mark.parametrize(
-    ("option", "package"), [("save", "skops"), ("report", "jinja2")]
+    ("command", "option", "package"),
+    [
+        ("fit", "save", "skops"),
+        ("fit", "report", "jinja2"),
+        ("report", "out", "jinja2"),
+    ],
 )
-def test_missing_packages_are_named_first(fitted, capsys, monkeypatch, option, package):
+def test_missing_packages_are_named_first(
+    fitted, capsys, monkeypatch, command, option, package
+):
     """Not after an hour of fitting."""
     monkeypatch.setattr(
         "kernelweave.cli.fit.find_spec",
         lambda name: None if name == package else object(),
     )
-    arguments = [*three(fitted), "--label", "subtype", f"--{option}", "file"]
-    message = refused(capsys, "fit", *arguments)
-    assert f"needs {package}: pip install 'kernelweave[{option}]'" in message
+    for module in ("report", "fit"):  # the first imports from the second
+        monkeypatch.setattr(f"kernelweave.cli.{module}.read_problem", None)
+    message = refused(capsys, command, *three(fitted), f"--{option}", "file")
+    extra = {"skops": "save", "jinja2": "report"}[package]
+    assert f"file needs {package}: pip install 'kernelweave[{extra}]'" in message
 
 
 def test_quiet_progress_and_class_weights(fitted, capsys):
