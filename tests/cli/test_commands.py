@@ -654,6 +654,15 @@ def test_readers_may_leave_before_the_end(fitted, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_predictions_that_are_redirected_keep_every_letter(fitted, tmp_path):
+    """As in "kernelweave predict ... > p.csv" on Windows, whose files are not UTF-8."""
+    new = pandas.read_csv(fitted / "rna.csv", dtype=str).head(2)
+    new.assign(patient=["größe", "基因"]).to_csv("new.csv", index=False)
+    with open("p.csv", "w", encoding="cp1252") as file, redirect_stdout(file):
+        assert main(["predict", str(fitted / "model.kw"), "rna=new.csv"]) == 0
+    assert table("p.csv")["patient"].tolist() == ["größe", "基因"]
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_streams_may_be_closed(stream, fitted, monkeypatch):
     """As in "kernelweave fit ... >&-": what would be printed there is lost."""
