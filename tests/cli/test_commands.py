@@ -471,6 +471,16 @@ def test_numbers_that_are_not_there_have_no_unit(capsys):
     assert "- %" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["inspect", "predict"])
+def test_models_made_with_another_scikit_learn(command, fitted, capsys, monkeypatch):
+    monkeypatch.setattr("sklearn.base.__version__", "9.9.9")
+    tables = [f"clinical={fitted / 'clinical.csv'}"] * (command == "predict")
+    assert main([command, str(fitted / "model.kw"), *tables]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all(line.startswith("warning: ") for line in lines)
+    assert any("when using version 9.9.9" in line for line in lines)
+
+
 def test_what_a_model_file_is(fitted, capsys):
     assert main(["inspect", str(fitted / "model.kw")]) == 0
     out = capsys.readouterr().out
