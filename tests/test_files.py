@@ -129,6 +129,14 @@ def test_devices_are_left_alone(tmp_path):
         folder.check_place("/dev/full")
 
 
+def test_folders_without_permission_are_refused_first(tmp_path, monkeypatch):
+    name = str(tmp_path / "model.kw")
+    folder.check_place(name)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # for root
+    with pytest.raises(ValueError, match="no file may be written to the folder of"):
+        folder.check_place(name)
+
+
 # Processes that are killed, or that meet ----------------------------------------------
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import io
 import json
+import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -154,6 +156,40 @@ def test_names_of_columns_that_are_no_texts(tmp_path):
     kernelweave.save(model, tmp_path / "model.kw")
     same = kernelweave.load(tmp_path / "model.kw")
     np.testing.assert_array_equal(output(same, frame), output(model, frame))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("pandas", "pip install 'kernelweave[tables]'"), ("polars", "install 'polars'")],
+)
+def test_tables_of_a_library_that_is_not_installed(name, advice, tmp_path, monkeypatch):
+    tables = pytest.importorskip(name)
+    X, y = rows()
+    frame = tables.DataFrame({"x": X[:, 0], "word": np.where(X[:, 1] > 0, "a", "b")})
+    kernelweave.save(KernelFDA(alpha=0.1, cv=None).fit(frame, y), tmp_path / "model.kw")
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=f"needs {name}: .*{re.escape(advice)}"):
+        kernelweave.load(tmp_path / "model.kw")
+
+
+def test_a_file_says_the_same_of_many_columns_once(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows()
+    frame = pandas.DataFrame({f"c{j}": X[:, 0] * (j + 1) for j in range(300)})
+    frame = frame.assign(gap=np.where(y, np.nan, X[:, 1]), word=np.where(y, "a", "b"))
+    model = KernelFDA(alpha=0.1, cv=None).fit(frame, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    with zipfile.ZipFile(tmp_path / "model.kw") as file:
+        parts = zipfile.ZipFile(io.BytesIO(file.read(MODEL)))
+    text = parts.read("schema.json").decode()
+    assert text.count('"ColumnUse"') < 300  # ways to use a column, for each kernel
+    same = kernelweave.load(tmp_path / "model.kw")
+    assert same.column_summary_ == model.column_summary_
+    (view,) = model._views
+    assert same._views == [view]
+    earlier = object.__new__(type(view.plan))  # as 0.1.0 wrote it
+    earlier.__setstate__({"uses": view.plan.uses})
+    assert earlier == view.plan
 
 
 def test_searches_and_calibrated_classifiers(tmp_path):

@@ -201,16 +201,18 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
     _, content = _read(path)
     with _refusals(path):
         _check_members(content)
-        content = _with_moved_types(content)
-        unknown, trusted = skops_io.get_untrusted_types(data=content), set(trusted)
-        foreign = [n[:80] for n in unknown if n not in trusted and not is_ours(n)]
-        if foreign:
+        content, names = _with_moved_types(content)
+        known = {name for name in names if is_ours(name)} | set(trusted)
+        try:
+            model = skops_io.loads(content, trusted=list(known))
+        except skops_io.exceptions.UntrustedTypesFoundException as error:
+            unknown = skops_io.get_untrusted_types(data=content)
+            foreign = [name[:80] for name in unknown if name not in known]
             raise ModelFileError(
                 f"{str(path)!r} uses {some(foreign)}, which kernelweave does not know; "
                 "if you trust whoever wrote the file, load it with "
                 f"trusted={foreign[:3]}"
-            )
-        model = skops_io.loads(content, trusted=unknown)
+            ) from error
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator")
         return model
@@ -221,28 +223,30 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(Path(path))[0]
 
 
-def _with_moved_types(content: bytes) -> bytes:
-    """A model of an earlier release, with its types named as they are today."""
+def _with_moved_types(content: bytes) -> tuple[bytes, set[str]]:
+    """A model of an earlier release, with its types named as today, and these names."""
+    names: set[str] = set()
     found = False
 
     def rename(part: dict[str, Any]) -> dict[str, Any]:
         nonlocal found
-        name = MOVED.get(f"{part.get('__module__')}.{part.get('__class__')}")
-        if name is not None:
-            found = True
+        name = f"{part.get('__module__')}.{part.get('__class__')}"
+        if name in MOVED:
+            found, name = True, MOVED[name]
             part["__module__"], _, part["__class__"] = name.rpartition(".")
+        names.add(name)
         return part
 
     renamed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old:
         schema = json.loads(old.read(SCHEMA), object_hook=rename)
         if not found:
-            return content
+            return content, names
         with zipfile.ZipFile(renamed, "w") as new:
             for name in old.namelist():
                 text = json.dumps(schema) if name == SCHEMA else old.read(name)
                 new.writestr(name, text)
-    return renamed.getvalue()
+    return renamed.getvalue(), names
 
 
 def is_ours(name: str) -> bool:
@@ -389,6 +393,12 @@ def _refusals(path: Path) -> Iterator[None]:
         ) from error
     except MemoryError:
         raise
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        wanted = "kernelweave[tables]" if name == "pandas" else name
+        raise ImportError(
+            f"cannot load {str(path)!r}: the model needs {name}: pip install {wanted!r}"
+        ) from error
     except Exception as error:  # a damaged file fails anywhere in zipfile or skops
         raise ModelFileError(
             f"cannot load {str(path)!r}: it is damaged, or no file of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from contextlib import redirect_stdout
 from types import SimpleNamespace
 
@@ -205,17 +206,26 @@ def test_truth_values_are_classes_under_their_names(dtype):
 
 
 @pytest.mark.parametrize(
-    ("option", "package"), [("save", "skops"), ("report", "jinja2")]
+    ("command", "option", "package"),
+    [
+        ("fit", "save", "skops"),
+        ("fit", "report", "jinja2"),
+        ("report", "out", "jinja2"),
+    ],
 )
-def test_missing_packages_are_named_first(fitted, capsys, monkeypatch, option, package):
+def test_missing_packages_are_named_first(
+    fitted, capsys, monkeypatch, command, option, package
+):
     """Not after an hour of fitting."""
     monkeypatch.setattr(
         "kernelweave.cli.fit.find_spec",
         lambda name: None if name == package else object(),
     )
-    arguments = [*three(fitted), "--label", "subtype", f"--{option}", "file"]
-    message = refused(capsys, "fit", *arguments)
-    assert f"needs {package}: pip install 'kernelweave[{option}]'" in message
+    for module in ("report", "fit"):  # the first imports from the second
+        monkeypatch.setattr(f"kernelweave.cli.{module}.read_problem", None)
+    message = refused(capsys, command, *three(fitted), f"--{option}", "file")
+    extra = {"skops": "save", "jinja2": "report"}[package]
+    assert f"file needs {package}: pip install 'kernelweave[{extra}]'" in message
 
 
 def test_quiet_progress_and_class_weights(fitted, capsys):
@@ -461,6 +471,16 @@ def test_numbers_that_are_not_there_have_no_unit(capsys):
     assert "- %" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["inspect", "predict"])
+def test_models_made_with_another_scikit_learn(command, fitted, capsys, monkeypatch):
+    monkeypatch.setattr("sklearn.base.__version__", "9.9.9")
+    tables = [f"clinical={fitted / 'clinical.csv'}"] * (command == "predict")
+    assert main([command, str(fitted / "model.kw"), *tables]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all(line.startswith("warning: ") for line in lines)
+    assert any("when using version 9.9.9" in line for line in lines)
+
+
 def test_what_a_model_file_is(fitted, capsys):
     assert main(["inspect", str(fitted / "model.kw")]) == 0
     out = capsys.readouterr().out
@@ -580,6 +600,18 @@ def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
     assert message in refused(capsys, "fit", "data.csv", "--label", "a")
 
 
+@pytest.mark.parametrize(
+    "cells",
+    ["2020-01-01 2020-01-02T10:30", "2020-01-02T10:30:00.5 2020-01-02T10:30:01"],
+    ids=["midnight", "fractions"],
+)
+def test_dates_with_and_without_a_time(cells, tmp_path):
+    (tmp_path / "t.csv").write_text("day\n" + "\n".join([*cells.split(), "NA"]))
+    found = read.read_frame(str(tmp_path / "t.csv"))["day"]
+    assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
+    assert found.isna().tolist() == [False, False, True]
+
+
 @pytest.mark.filterwarnings("ignore")  # mudata warns as it makes and writes the file
 def test_mudata(frames, capsys):
     """Modalities are views, the annotation too; copies of the label are not."""
@@ -630,6 +662,22 @@ def test_readers_may_leave_before_the_end(fitted, capsys):
     with os.fdopen(start, "w", buffering=1) as pipe, redirect_stdout(pipe):
         assert main(["inspect", str(fitted / "model.kw")]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_predictions_that_are_redirected_keep_every_letter(fitted, tmp_path):
+    """As in "kernelweave predict ... > p.csv" on Windows, whose files are not UTF-8."""
+    new = pandas.read_csv(fitted / "rna.csv", dtype=str).head(2)
+    new.assign(patient=["größe", "基因"]).to_csv("new.csv", index=False)
+    with open("p.csv", "w", encoding="cp1252") as file, redirect_stdout(file):
+        assert main(["predict", str(fitted / "model.kw"), "rna=new.csv"]) == 0
+    assert table("p.csv")["patient"].tolist() == ["größe", "基因"]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_streams_may_be_closed(stream, fitted, monkeypatch):
+    """As in "kernelweave fit ... >&-": what would be printed there is lost."""
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["fit", *three(fitted, "rna", "clinical"), *PLAIN]) == 0
 
 
 def test_digests_are_limited(fitted):

@@ -124,7 +124,8 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    check_files(options)
+    check_file("save", options.save)
+    check_file("report", options.report)
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -158,15 +159,12 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_files(options: argparse.Namespace) -> None:
-    """Refuse what cannot be written, before the work begins."""
-    wanted = {"skops": ("save", options.save), "jinja2": ("report", options.report)}
-    for package, (extra, path) in wanted.items():
-        check_place(path)
-        if path is not None and find_spec(package) is None:
-            raise ImportError(
-                f"--{extra} {path} needs {package}: pip install 'kernelweave[{extra}]'"
-            )
+def check_file(extra: str, path: str | None) -> None:
+    """Refuse a model or page that cannot be written, before the work begins."""
+    check_place(path)
+    package = {"save": "skops", "report": "jinja2"}[extra]
+    if path is not None and find_spec(package) is None:
+        raise ImportError(f"{path} needs {package}: pip install 'kernelweave[{extra}]'")
 
 
 def fitted(problem: Problem, say: Narrator) -> Any:

@@ -104,6 +104,10 @@ def check_place(name: str | None) -> None:
         raise ValueError(f"{name!r} is a device, not a file; name a file")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {str(path.parent)!r} for {name!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(
+            f"no file may be written to the folder of {name!r}; name another file"
+        )
 
 
 @contextmanager

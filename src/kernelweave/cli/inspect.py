@@ -12,6 +12,7 @@ from kernelweave.cli.output import (
     print_certificate,
     print_columns,
     print_weights,
+    shown_warnings,
 )
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import some
@@ -25,7 +26,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave inspect --help``.
     """
-    with used_from(options.model):
+    with used_from(options.model), shown_warnings():
         header = read_header(options.model)
         model, notes = load(options.model), header.get("notes") or {}
         if not hasattr(model, "view_shares_"):

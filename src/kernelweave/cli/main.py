@@ -41,8 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command of the parsed arguments; see :func:`main`."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as some schedulers do
+            setattr(sys, name, io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
+        # A terminal without Unicode shows question marks; a file must not hold them.
+        encoding = None if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")
     try:
         return _run(arguments)
     except (*EXPECTED, KeyboardInterrupt) as error:

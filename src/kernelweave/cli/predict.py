@@ -63,7 +63,9 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
 
 def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
     """A saved classifier or regressor of this package, and the notes beside it."""
-    notes, model = read_header(path).get("notes") or {}, load(path)
+    notes = read_header(path).get("notes") or {}
+    with shown_warnings():  # scikit-learn warns about files of its other versions
+        model = load(path)
     if not (hasattr(model, "views") and hasattr(model, "predict")):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, which is not a classifier or "

@@ -227,7 +227,8 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
         if pandas.api.types.infer_dtype(values) != "string":
             continue  # in early versions of pandas also truth values with gaps
         if name not in as_text and values.astype(str).str.match(DATE).all():
-            frame[name] = pandas.to_datetime(frame[name], errors="coerce")
+            dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
+            frame[name] = dates
     return frame.copy()  # in one piece, rather than one for each column
 
 

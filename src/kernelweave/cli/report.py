@@ -8,8 +8,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from kernelweave.cli.fit import fitted, read_problem, write_page
-from kernelweave.cli.folder import check_place
+from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
 from kernelweave.cli.settings import MODEL_OPTIONS
@@ -23,7 +22,7 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave report --help``.
     """
-    check_place(options.out)
+    check_file("report", options.out)
     model = None
     if options.data[0].endswith(".kw"):
         name, *options.data = options.data

@@ -70,6 +70,20 @@ class ColumnPlan:
 
     uses: tuple[ColumnUse, ...]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A file that has an object for each of 5,000 columns takes seconds to load.
+        ways: dict[ColumnUse, int] = {}
+        which = [ways.setdefault(replace(u, column=None), len(ways)) for u in self.uses]
+        columns = [use.column for use in self.uses]
+        return {"columns": columns, "ways": list(ways), "which": np.array(which)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        uses = state.get("uses")  # in files of 0.1.0
+        if uses is None:
+            pairs = zip(state["columns"], state["which"].tolist(), strict=True)
+            uses = tuple(replace(state["ways"][k], column=name) for name, k in pairs)
+        object.__setattr__(self, "uses", uses)
+
     @property
     def is_plain(self) -> bool:
         """Whether the columns are numbers that can be used as they are."""
