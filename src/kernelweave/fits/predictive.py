@@ -237,9 +237,15 @@ class LooTable:
         squares = self.residual**2 / self.spread[:, :, None]
         return np.average(squares, axis=1, weights=self.weights)
 
-    def score(self, log_density: np.ndarray) -> np.ndarray:
-        """Sum (g, k) of log densities (g, n, k), each as often as its row counts."""
-        return np.einsum("gnk,n->gk", log_density, self.weights)
+    def score(self) -> np.ndarray:
+        """Log density (g, k) of the rows at their common variance, up to a constant.
+
+        It falls with the squared error alone. The density at the variance of each row
+        has no bound: a row with an equal one beside it is predicted without error at no
+        noise, and some such pairs would outweigh all rows that this predicts badly.
+        """
+        squares = np.average(self.residual**2, axis=1, weights=self.weights)
+        return -0.5 * np.sum(self.weights) * np.log(_positive(squares))
 
     def log_density(
         self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
@@ -408,8 +414,8 @@ def choose_noise(
         The kernel.
     noise : float, ndarray of shape (k,), "loo" or "ml"
         A level relative to the mean eigenvalue, shared or one per coordinate; or, for
-        each coordinate, the grid level with the largest leave-one-out density ("loo")
-        or marginal likelihood ("ml").
+        each coordinate, the grid level with the smallest leave-one-out squared error
+        ("loo") or the largest marginal likelihood ("ml").
     amplitude : {"profile", "unit"}
         The best amplitude for each noise level, or 1 as in Eq. 5.
     likelihood : {"gaussian", "student", "tprocess"}
@@ -439,7 +445,7 @@ def choose_noise(
         scale = np.ones_like(scale)
     tables = grid.log_density(scale, likelihood, dof)
     if chosen is None:
-        score = path.log_marginal(levels, scale) if marginal else grid.score(tables)
+        score = path.log_marginal(levels, scale) if marginal else grid.score()
         # Where noise and amplitude trade off, the score is flat: take the most noise.
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same

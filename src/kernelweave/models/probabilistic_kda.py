@@ -54,12 +54,13 @@ class ProbabilisticKDA(KernelDiscriminant):
     noise : float, "loo" or "ml", default="loo"
         Noise level lambda, relative to the mean eigenvalue of the kernel (if no row
         lacks a view: the alpha of :class:`KernelFDA`). For each class, "loo" takes the
-        one with the largest leave-one-out density among 21 levels between 1e-3 and 1e2,
-        "ml" the one with the largest marginal likelihood.
+        one with the smallest leave-one-out squared error among 21 levels between 1e-3
+        and 1e2, "ml" the one with the largest marginal likelihood, which has no maximum
+        if rows are repeated: the noise is then the smallest.
     amplitude : {"profile", "unit"}, default="profile"
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
-        It affects variances and the choice of the noise level, but not the means at a
-        given noise level.
+        It affects variances and the choice ``noise="ml"``, but not the means at a given
+        noise level.
     class_weight : None, "balanced" or dict, default=None
         Factor of the weights of each class's rows: "balanced" gives every class the
         same total weight, and so the same prior; classes not in the dict have factor 1.
