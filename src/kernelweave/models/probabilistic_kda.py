@@ -238,8 +238,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             Rows.
         diagonal : array-like of shape (m,) or (m, p), default=None
             ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
-            not need it; for others the default is the squared norm of the projection of
-            x onto the training rows, which is too small away from them.
+            not need it; for others the part of x outside the span of the training rows
+            is unknown, and taken to be the median of such parts of training rows.
         variance : {"process", "printed"}, default="process"
             The variance of the Gaussian process, or that of Eq. 14 as printed, times
             the amplitude: ``lambda + g(x)' (G + G^2 / lambda)^-1 g(x)``. The latter
