@@ -351,6 +351,13 @@ add(
     error=TypeError,
 )
 add(
+    "a list of portions",
+    rows(lambda X: [(X[:8], [0, 1] * 4), (X[8:], [0, 1] * 2)]),
+    "2 pairs",
+    "X is a list",
+    "pass iter(X) without y",
+)
+add(
     "a list of arrays, one per view",
     rows(lambda X: [X[:, :3], X[:, 3:]]),
     "2 arrays, with the shapes (12, 3), (12, 3)",
@@ -2371,6 +2378,14 @@ add(
     "there were none",
     "partial_fit without rows",
     "Pass X and y",
+    streams,
+)
+add(
+    "partial_fit with targets but without rows",
+    portion((X0, y0, {}), (None, y0, {})),
+    "takes no y, classes or sample_weight",
+    "partial_fit without rows",
+    "Pass X too",
     streams,
 )
 add(

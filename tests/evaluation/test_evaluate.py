@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
@@ -20,6 +23,7 @@ from kernelweave.evaluation import evaluate
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
+from kernelweave.inspection import feature_importance, view_ablation
 
 VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
 
@@ -146,6 +150,30 @@ def test_a_constant_view_is_no_obstacle(rows, model):
     one = evaluate(clone(model).set_params(views=VIEWS[:1]), X, y, cv=2).table
     assert best["score"] == pytest.approx(one[1]["score"])
     assert stack["score"] > 0.1
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        evaluate,
+        lambda model, X, y: view_ablation(model.fit(X, y), X, y),
+        lambda model, X, y: feature_importance(
+            model.fit(X, y), "last", X=X, y=y, n_resamples=4
+        ),
+    ],
+    ids=["evaluate", "view_ablation", "feature_importance"],
+)
+def test_the_own_rows_are_no_new_ones(rows, judge):
+    """What the fit to all rows says of them is not repeated for parts of them."""
+    X, y = pd.DataFrame(rows[0], columns=list("abcd")), rows[1]
+    X["site"] = np.where(np.arange(len(X)) < 5, X.index.astype(str), "A")
+    X["unit"] = "mg"
+    views = [("first", "auto", ["a", "site"]), ("rest", "auto", ["b", "c", "unit"])]
+    views.append(("last", "linear", ["d"]))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        judge(KernelFDA(views, cv=None), X, y)
+    assert ["'unit'" in str(warning.message) for warning in found] == [True]
 
 
 def test_named_kernels_of_another_library(rows):

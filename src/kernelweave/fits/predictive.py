@@ -158,7 +158,8 @@ class PredictivePath(LooPath):
             Centred kernel ``g(x)`` between new and training rows.
         norms : array of shape (m,) or None
             ``g(x, x)``; raised to the squared length of the projection if below it.
-            None: the variance of Eq. 14.
+            Minus infinity: unknown, and taken to be that length and what a training row
+            has outside the span of the others. None: the variance of Eq. 14.
         noise : ndarray of shape (k,)
             Noise levels.
         """
@@ -167,20 +168,31 @@ class PredictivePath(LooPath):
         tiny = values <= self.smallest_alpha
         safe = xp.where(tiny, xp.ones_like(values), values)
         inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
-        parts = []
+        parts, outside = [], 0.0
+        if norms is not None and bool(xp.any(norms == -np.inf)):
+            outside = self._outside()
         for part in row_chunks(rows.shape[0], self.n_samples):
             scaled = self.design.scale(rows[part, :].T).T
             scaled = as_float(scaled, self.vectors.dtype)
             squares = (scaled @ self.vectors) ** 2  # (m, n - 1)
             longest = squares @ inverse
             if norms is not None:
-                longest = xp.maximum(as_float(norms[part], longest.dtype), longest)
+                known = as_float(norms[part], longest.dtype)
+                least = xp.maximum(known, longest)
+                longest = xp.where(known == -np.inf, longest + outside, least)
             free = longest[:, None] - squares @ smooth
             parts.append(xp.maximum(free, xp.zeros_like(free)))
         free_noise = levels
         if norms is not None:
             free_noise = levels * (1.0 + 1.0 / self.design.total)
         return as_float(xp.concat(parts) + free_noise[None, :], rows.dtype)
+
+    def _outside(self) -> float:
+        """Squared length of a row outside the span of all others, their median."""
+        floor, each = self.smallest_alpha, self.design.each
+        precision = to_numpy(self._precision(self._shrink(floor)))[:, 0]
+        lengths = (1.0 / precision.astype(np.float64) - floor) / each
+        return float(np.quantile(lengths, 0.5, weights=each, method="inverted_cdf"))
 
     def _marginal_terms(self, noises: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``sum z^2 d`` (g, k), ``sum log(s + lambda) + (N - n) log lambda`` (g,)."""
@@ -237,9 +249,15 @@ class LooTable:
         squares = self.residual**2 / self.spread[:, :, None]
         return np.average(squares, axis=1, weights=self.weights)
 
-    def score(self, log_density: np.ndarray) -> np.ndarray:
-        """Sum (g, k) of log densities (g, n, k), each as often as its row counts."""
-        return np.einsum("gnk,n->gk", log_density, self.weights)
+    def score(self) -> np.ndarray:
+        """Log density (g, k) of the rows at their common variance, up to a constant.
+
+        It falls with the squared error alone. The density at the variance of each row
+        has no bound: a row with an equal one beside it is predicted without error at no
+        noise, and some such pairs would outweigh all rows that this predicts badly.
+        """
+        squares = np.average(self.residual**2, axis=1, weights=self.weights)
+        return -0.5 * np.sum(self.weights) * np.log(_positive(squares))
 
     def log_density(
         self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
@@ -408,8 +426,8 @@ def choose_noise(
         The kernel.
     noise : float, ndarray of shape (k,), "loo" or "ml"
         A level relative to the mean eigenvalue, shared or one per coordinate; or, for
-        each coordinate, the grid level with the largest leave-one-out density ("loo")
-        or marginal likelihood ("ml").
+        each coordinate, the grid level with the smallest leave-one-out squared error
+        ("loo") or the largest marginal likelihood ("ml").
     amplitude : {"profile", "unit"}
         The best amplitude for each noise level, or 1 as in Eq. 5.
     likelihood : {"gaussian", "student", "tprocess"}
@@ -439,7 +457,7 @@ def choose_noise(
         scale = np.ones_like(scale)
     tables = grid.log_density(scale, likelihood, dof)
     if chosen is None:
-        score = path.log_marginal(levels, scale) if marginal else grid.score(tables)
+        score = path.log_marginal(levels, scale) if marginal else grid.score()
         # Where noise and amplitude trade off, the score is flat: take the most noise.
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same

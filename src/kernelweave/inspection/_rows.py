@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,20 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
+from kernelweave.exceptions import KernelWarning
 from kernelweave.views.columns import is_dict, is_precomputed
 from kernelweave.views.precomputed import stack_kernels
+
+
+@contextmanager
+def told_before() -> Iterator[None]:
+    """Fit to parts of rows without warnings about the rows: the fit to all gave them.
+
+    To a part, a value of a single row is one that no training row has.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)
+        yield
 
 
 def refittable(estimator: Any) -> Any:

@@ -24,6 +24,7 @@ from kernelweave.inspection._rows import (
     fitted_model,
     model_and_rows,
     refittable,
+    told_before,
     views_of,
 )
 from kernelweave.inspection.contributions import readout_of
@@ -153,10 +154,11 @@ def feature_importance(
     rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
-    draws = [
-        [row["coefficient"] for row in feature_importance(refit, view, X=X)]
-        for refit in _refits(model, X, y, n_resamples, random_state)
-    ]
+    with told_before():
+        draws = [
+            [row["coefficient"] for row in feature_importance(refit, view, X=X)]
+            for refit in _refits(model, X, y, n_resamples, random_state)
+        ]
     return _with_stability(rows, np.array(draws), len(y))
 
 

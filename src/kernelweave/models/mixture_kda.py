@@ -81,9 +81,9 @@ class MixtureKDA(KernelDiscriminant):
         row of the training rows each expert is responsible for (Eqs. 24-26).
     noise : float, "loo", "ml" or "em", default="loo"
         Noise level of each expert and class, relative to the mean eigenvalue of its
-        kernel: fixed, or the one with the largest leave-one-out density ("loo") or
-        marginal likelihood ("ml") among 21 levels between 1e-3 and 1e2; "em" chooses
-        noise and weights alternately.
+        kernel: fixed, or the one with the smallest leave-one-out squared error ("loo")
+        or the largest marginal likelihood ("ml") among 21 levels between 1e-3 and 1e2;
+        "em" chooses noise and weights alternately, by the density.
     likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
         Density of a row given the others.
     dof : float > 2, default=4.0

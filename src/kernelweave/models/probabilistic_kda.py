@@ -54,12 +54,13 @@ class ProbabilisticKDA(KernelDiscriminant):
     noise : float, "loo" or "ml", default="loo"
         Noise level lambda, relative to the mean eigenvalue of the kernel (if no row
         lacks a view: the alpha of :class:`KernelFDA`). For each class, "loo" takes the
-        one with the largest leave-one-out density among 21 levels between 1e-3 and 1e2,
-        "ml" the one with the largest marginal likelihood.
+        one with the smallest leave-one-out squared error among 21 levels between 1e-3
+        and 1e2, "ml" the one with the largest marginal likelihood, which has no maximum
+        if rows are repeated: the noise is then the smallest.
     amplitude : {"profile", "unit"}, default="profile"
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
-        It affects variances and the choice of the noise level, but not the means at a
-        given noise level.
+        It affects variances and the choice ``noise="ml"``, but not the means at a given
+        noise level.
     class_weight : None, "balanced" or dict, default=None
         Factor of the weights of each class's rows: "balanced" gives every class the
         same total weight, and so the same prior; classes not in the dict have factor 1.
@@ -237,8 +238,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             Rows.
         diagonal : array-like of shape (m,) or (m, p), default=None
             ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
-            not need it; for others the default is the squared norm of the projection of
-            x onto the training rows, which is too small away from them.
+            not need it; for others the part of x outside the span of the training rows
+            is unknown, and taken to be the median of such parts of training rows.
         variance : {"process", "printed"}, default="process"
             The variance of the Gaussian process, or that of Eq. 14 as printed, times
             the amplitude: ``lambda + g(x)' (G + G^2 / lambda)^-1 g(x)``. The latter

@@ -282,8 +282,16 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
 
 
 def _refuse_pieces(X: Any, precomputed: bool) -> None:
-    """Refuse a list of tables, and rows of different lengths."""
+    """Refuse a list of tables, or of portions, and rows of different lengths."""
     shapes = [tuple(getattr(part, "shape", ())) for part in X]
+    if all(
+        isinstance(part, tuple) and part and len(getattr(part[0], "shape", ())) == 2
+        for part in X
+    ):
+        raise ValueError(
+            f"X is a list of {len(X)} pairs, as of rows and targets. Portions come "
+            "from an iterator: pass iter(X) without y, or all rows in one table."
+        )
     if all(len(shape) == 2 for shape in shapes):
         if precomputed:
             fix = "numpy.stack(X, axis=-1), or a dict from names to kernels"

@@ -177,6 +177,11 @@ def next_portions(
     portions = getattr(model, "_portions", None)
     if X is not None:
         portions = _added(model, portions, X, y, classes, sample_weight)
+    elif any(given is not None for given in (y, classes, sample_weight)):
+        raise ValueError(
+            "partial_fit without rows takes no y, classes or sample_weight: it learns "
+            "again from the rows of earlier calls. Pass X too, or none of them"
+        )
     elif portions is None:
         raise ValueError(
             "partial_fit without rows learns from the rows of earlier calls of "
