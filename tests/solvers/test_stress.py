@@ -57,6 +57,7 @@ FAULTS = {
     "a learned 1/C whose inverse overflows": 21511261,
     "errors that do not cancel where few of the rows have weight": 62013317,
     "start that is right but for its scale": 20505036,
+    "weights of either sign for which equal kernels cancel": 88002075,
 }
 
 
