@@ -420,9 +420,11 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
         b, t, box = beta[rows, c].astype(Long), taus[rows], inner.bounds[rows]
         f = part @ b
         total = f + t * b
-        rho = (np.min(total[y > 0]) - np.max(total[y < 0])) / 2
+        ends = np.min(total[y > 0]), np.max(total[y < 0])
+        rho = (ends[0] - ends[1]) / 2
         square = b @ total
         value = square / rho**2 if rho > 0 else Long(np.inf)
+        price = abs(ends[0] + ends[1]) / (2 * rho) if rho > 0 else Long(0)  # of e'b
         squared = np.all(t > np.finfo(np.float64).tiny)  # whose inverse is finite
         loss = "l1" if np.all(np.isfinite(box)) else "l2" if squared else ""
         if loss:
@@ -431,12 +433,12 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
             b0 = best_intercepts(at, y[:, None], loss, np.asarray(prices, float))
             slack = np.maximum(1 - y * (f + b0[0]), 0)
             cost = 2 * prices @ slack if loss == "l1" else prices @ slack**2
-            value = min(value, b @ f + cost)
+            value, price = min(value, b @ f + cost), max(price, abs(b0[0]))
         # A negative square is that of no function: float32 made the kernel indefinite.
         most = most + (value if b @ f >= 0 else Long(np.inf))
         a = feasible[rows, c].astype(Long)
         energy = a @ (part @ a) + t @ (a * a)
-        least = least + 2 * (a @ y) - energy
+        least = least + 2 * (a @ y) - energy - 2 * price * abs(np.sum(a))
     return Exact(least, most)
 
 

@@ -69,7 +69,7 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, centred):
     seed=st.integers(0, 2**32 - 1),
     quality=st.sampled_from([0.0, 1e-6, 1e-2, 1.0, 100.0]),
     centred=st.booleans(),
-    weight_set=st.sampled_from([Simplex(), LpBall(2), LpBall(1.2)]),
+    weight_set=st.sampled_from([Simplex(), LpBall(2), LpBall(np.inf)]),
 )
 def test_the_bound_holds_for_any_dual_point(seed, quality, centred, weight_set):
     rng = np.random.default_rng(seed)
@@ -83,7 +83,9 @@ def test_the_bound_holds_for_any_dual_point(seed, quality, centred, weight_set):
 
 
 @both
-@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2), Uniform()], ids=repr)
+@pytest.mark.parametrize(
+    "weight_set", [Simplex(), LpBall(2), LpBall(np.inf), Uniform()], ids=repr
+)
 def test_the_optimum_is_certified(rng, centred, weight_set):
     criterion, _ = random_problem(rng, centred)
     solution = solve(criterion, weight_set, tol=1e-10)

@@ -197,6 +197,19 @@ def test_what_cannot_be_separated_is_infeasible(margin_data):
     assert solution.value == np.inf
 
 
+def test_machines_are_trained_at_the_edge_of_the_cone(rng):
+    """Sums that the set allows, but for rounding, once counted as indefinite."""
+    n = 240  # from 200 rows on, machines are trained by libsvm
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    X = rng.normal(size=(n, 5)) + 2.0 * y[:, None]
+    square = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    stack = np.stack([X @ X.T, np.exp(-square / 1000.0), (1.0 + X @ X.T / 5.0) ** 3])
+    bank = DenseBank(center_and_scale(stack))
+    solution = solve(Margin(bank, y[:, None], "hard"), SignedSum(bank), tol=1e-5)
+    assert solution.converged, solution.status
+    assert np.min(solution.weights) < -1e-3
+
+
 @pytest.mark.parametrize("case", ["twins", "rank one", "one kernel", "ideal"])
 def test_degenerate_kernels(margin_data, case):
     X, y = margin_data.rows(20, 0)

@@ -58,6 +58,7 @@ FAULTS = {
     "errors that do not cancel where few of the rows have weight": 62013317,
     "start that is right but for its scale": 20505036,
     "norm near 1, with scores of either sign": 1110002386,
+    "weights of either sign for which equal kernels cancel": 88002075,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from kernelweave.protocols import (
     CertificateTerms,
     Evaluation,
     KernelCriterion,
+    LinearSet,
     WeightSet,
 )
 
@@ -303,11 +305,13 @@ class Alignment(KernelCriterion):
         scaled = self._scaled(weights)  # of any sign: the sum itself may cancel
         size = self._size(scaled) or np.inf
         parts = np.abs(scaled) / size
+        errors = ROUNDING_UNITS * len(self.rows) ** 0.5 * self._lost
         # w'S w is a sum of products, each with the errors of two kernels.
-        lost = float(parts @ self._lost) * max(float(np.sum(parts)), 1.0)
+        lost = float(parts @ errors) * max(float(np.sum(parts)), 1.0)
+        most = 1.0 + np.sum(np.abs(point)) + len(mean) ** 0.5  # of b, m and s v
         return AlignmentTerms(
-            # of a cosine: absolute, however small the alignment is
-            rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * lost,
+            rounding=lost,  # of a cosine: absolute, however small the alignment is
+            noise=(errors * most + errors @ np.abs(point)) * self.norms,
             upper=-self.alignment(weights),
             linear=-self._size(point),
             scores=(self.cosines - moved[:, 0]) * self.norms,
@@ -342,12 +346,15 @@ class AlignmentTerms(CertificateTerms):
 
     Attributes
     ----------
+    noise : ndarray of shape (p,)
+        Rounding errors of ``b - S(m + s v)``.
     slope : ndarray of shape (p,)
         ``S v`` for the sum v of the kernels at norm one, the direction m is moved in.
     products : ndarray of shape (2, 2)
         ``m'S m``, ``m'S v`` and ``v'S v``.
     """
 
+    noise: np.ndarray
     slope: np.ndarray
     products: np.ndarray
 
@@ -355,12 +362,17 @@ class AlignmentTerms(CertificateTerms):
         """``-norm(m + s v)`` for the least s with ``(b - S(m + s v))'u <= 0``.
 
         The maximum of the left side over the set is convex and decreasing in s, so
-        Newton's method, with the maximiser for the slope, finds its zero.
+        Newton's method, with the maximiser for the slope, finds its zero. Rounding
+        errors are smaller than its first step where weights are non-negative. Sums with
+        weights of any sign may cancel, the errors do not.
         """
-        s = SMALLEST_STEP
+        s, unclear = SMALLEST_STEP, 0.0
+        if "cuts" in weight_set.offers:
+            limits = cast(LinearSet, weight_set).polyhedron(len(self.noise)).limits
+            unclear = float(self.noise @ np.max(np.abs(limits), axis=1))
         for _ in range(MAX_STEPS):
             scores = self.scores - s * self.slope
-            excess = weight_set.support(scores)
+            excess = weight_set.support(scores) + unclear
             if excess <= 0.0:
                 return self._length(s)
             rise = float(self.slope @ weight_set.maximizer(scores))
@@ -370,12 +382,12 @@ class AlignmentTerms(CertificateTerms):
             s += OVERSHOOT * step
             if step * self.products[1, 1] ** 0.5 <= SMALLEST_STEP:
                 return self._length(s)
-        return -1.0  # no cosine is larger
+        return -1.0
 
     def _length(self, s: float) -> float:
-        """``-norm(m + s v)``."""
+        """``-norm(m + s v)``, or -1: no cosine is larger."""
         point = np.array([1.0, s])
-        return -float(np.sqrt(max(point @ self.products @ point, 0.0)))
+        return -float(np.sqrt(np.clip(point @ self.products @ point, 0.0, 1.0)))
 
 
 def _from_columns(target: Array, n: int) -> np.ndarray:

@@ -26,7 +26,7 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
-from kernelweave._tolerances import NULL_EIGENVALUE
+from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
@@ -217,8 +217,10 @@ class Margin(KernelCriterion):
         kernel = np.require(to_numpy(self._work), np.float64, "W")
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
         if np.min(own) < 0.0:  # libsvm would not notice an indefinite sum
-            size = float(np.abs(own) @ np.sum(problem.bank.diagonals(), axis=1))
-            robust_cholesky(kernel, [size * max(NULL_EIGENVALUE, eps(self.bank.like))])
+            size = float(np.max(np.abs(own)) * np.sum(problem.bank.diagonals()))
+            # Up to the directions that SignedSum counts as those of no kernel.
+            null = max(NULL_EIGENVALUE, self.bank.n_samples * eps(self.bank.like))
+            robust_cholesky(kernel, [size * ROUNDING_UNITS * null])
         bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
         start = self._last
         then: tuple[float, ...] = VIOLATIONS

@@ -501,7 +501,9 @@ def solve(
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
     aim = tol if aim is None else aim
-    if weights.is_point(criterion.n_weights):
+    # Alignment depends on directions only: to it, a cube is the cone of all weights.
+    is_cone = "cosines" in criterion.offers and "norm" in weights.offers
+    if weights.is_point(criterion.n_weights) and not is_cone:
         chosen = replace(chosen, run=_only_point)
     elif start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))

@@ -6,15 +6,12 @@ import numpy as np
 from scipy import linalg
 
 from kernelweave._array import eps, require_memory, to_numpy
-from kernelweave._tolerances import ROUNDING_UNITS
+from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
 from kernelweave.weights.sets import SumToOne
 
-#: Eigenvalues of the mean kernel below this, relative to the largest, count as zero
-#: even for few rows.
-NULL = 1e-12
 #: Largest number of eigenvectors that become cuts at a point outside the set.
 VECTORS = 3
 #: Accuracy of the support function, relative to the largest score, and the largest
@@ -77,7 +74,8 @@ class SignedSum(SumToOne):
         self._traces = _positive_traces(bank, row_weights)
         self.cuts = np.zeros((0, bank.n_kernels))
         self._last: tuple[bytes, float, np.ndarray] | None = None
-        self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
+        null = max(NULL_EIGENVALUE, bank.n_samples * eps(bank.like))
+        self._null = ROUNDING_UNITS * null
         self._whitener, self._whitened, self._largest = _whitened(bank, self._null)
 
     def support(self, scores: np.ndarray) -> float:
