@@ -196,14 +196,17 @@ class Progress:
     ----------
     estimator : KernelModel
         The estimator being fitted.
-    X, y : array-like
-        Passed to the callbacks.
+    X, y, sample_weight : array-like
+        Passed to the callbacks, unless rows come in portions, which are read once.
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
         self.estimator = estimator
         self.context = estimator._init_callback_context(max_subtasks=None)
-        self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        self.given = {} if in_portions(X, y) else {"X": X, "y": y}
+        if sample_weight is not None:
+            self.given["metadata"] = {"sample_weight": sample_weight}
+        self.context.call_on_fit_task_begin(estimator=estimator, **self.given)
         self.started = time.perf_counter()
 
     def kernel(self, index: int, first: int = 0) -> None:
@@ -226,8 +229,10 @@ class Progress:
         self.say(1, f"fold {number} of {n_folds} for cv_score_")
 
     def end(self) -> None:
-        """The fit is complete."""
-        self.context.call_on_fit_task_end(estimator=self.estimator)
+        """The fit is complete, and its model can be scored by a callback."""
+        self.context.call_on_fit_task_end(
+            estimator=self.estimator, **self.given, reconstruction_attributes={}
+        )
 
     def say(self, level: int, text: str) -> None:
         """Print a line if ``verbose`` is at least ``level``."""
@@ -581,12 +586,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
         Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
         """
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         self._set_fitted(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 
-    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> Self:
+    def _fit_portions(
+        self, X: Any, y: Any, sample_weight: Any, portions: Any, moments: Any
+    ) -> Self:
         """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
 
         As for :meth:`_fit_whole`, subclasses define ``_learn``.
@@ -594,7 +601,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if portions.is_first:
             self._forget()
         if moments is not None:
-            progress = Progress(self, X, y)
+            progress = Progress(self, X, y, sample_weight)
             self._set_fitted(self._learn(moments, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
