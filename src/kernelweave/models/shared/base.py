@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -338,11 +339,11 @@ def train(
     if model.interactions != "auto" or not may_interact(rows):
         fitted: Fitted = model._learn(rows, progress)
         return fitted
-    params = model.get_params(deep=False)
-    alone = type(model)(**{**params, "cv": None})._learn(rows, progress)
+    first, other = copy(model), copy(model)
+    first.cv, other.interactions = None, True
+    alone = first._learn(rows, progress)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
-    other = type(model)(**{**params, "interactions": True})
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
         rows = read_training(other, *given)

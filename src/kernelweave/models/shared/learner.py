@@ -724,9 +724,18 @@ def choose_splits(
     """
     rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
-        return [
-            (np.asarray(a), np.asarray(b)) for a, b in cv.split(rows, targets, groups)
-        ]
+        given = cv.split(rows, targets, groups)
+        splits = [(np.asarray(train), np.asarray(test)) for train, test in given]
+        last = max(
+            (int(np.max(s, initial=0)) for both in splits for s in both), default=0
+        )
+        if last >= len(targets):
+            raise ValueError(
+                f"cv names row {last}, counted from 0, but there are {len(targets)} "
+                "rows of positive weight, and no others are divided into folds. Make "
+                f"{type(cv).__name__} for these rows"
+            )
+        return splits
     n_folds = min(int(cv), len(design.members))
     if classify:
         counts = units_per_class(targets, design)
