@@ -21,6 +21,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import PredefinedSplit
 from sklearn.preprocessing import StandardScaler
 
 from estimators import ONE_EACH, SETTINGS, Condition, ask, has, takes, unless
@@ -1676,6 +1677,17 @@ add(
     "sample_weight.shape == (11,)",
     "{name}: sample_weight",
     "one number per row",
+)
+add(
+    "folds that were made for rows of weight 0 too",
+    lambda p: (
+        params(cv=PredefinedSplit(np.arange(N) // 2 % 3))(p),
+        arguments(sample_weight=np.where(np.arange(N) == 7, 0.0, 1.0))(p),
+    ),
+    "there are 11 rows of positive weight",
+    "cv names row 11",
+    "Make PredefinedSplit for these rows",
+    takes("cv", "norm"),
 )
 add(
     "a negative weight",

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, save_npz
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.callback import ScoringMonitor
 from sklearn.compose import make_column_selector
 from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import fbeta_score, make_scorer
@@ -146,6 +147,17 @@ def test_columns_and_folds_of_any_kind(columns, tmp_path):
     np.testing.assert_array_equal(output(same, X), output(model, X))
     again = clone(same).fit(X, y)
     np.testing.assert_array_equal(output(again, X), output(model, X))
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, make_pipeline])
+def test_callbacks_are_not_saved(wrap, tmp_path):
+    X, y = rows()
+    model, monitor = wrap(KernelFDA(cv=None)), ScoringMonitor(scoring="accuracy")
+    model.set_callbacks(monitor).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    np.testing.assert_array_equal(output(same, X), output(model, X))
+    assert model._skl_callbacks == [monitor]
 
 
 def test_names_of_columns_that_are_no_texts(tmp_path):

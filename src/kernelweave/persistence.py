@@ -23,6 +23,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from datetime import UTC, datetime
 from functools import cache
 from glob import escape
@@ -112,8 +113,9 @@ def save(
 ) -> None:
     """Write a model to one file, whole or not at all.
 
-    The file has the model, the versions it was made with, what was done to its
-    columns, and a checksum. An existing file is replaced once the new one is complete.
+    The file has the model without its callbacks, the versions it was made with, what
+    was done to its columns, and a checksum. An existing file is replaced once the new
+    one is complete.
 
     Parameters
     ----------
@@ -148,6 +150,8 @@ def save(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
             "pass it itself"
         )
+    if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
+        model = copy(model).set_callbacks()
     try:
         content = skops_io.dumps(model)
     except Exception as error:  # what skops cannot write differs from type to type

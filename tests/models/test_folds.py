@@ -126,6 +126,40 @@ def test_splitters_and_groups(data, name):
     assert found.cv_score_ == pytest.approx(np.mean(right))
 
 
+class Both:
+    """Two splitters, one after the other: every row is held out twice."""
+
+    def __init__(self, *splitters):
+        self.splitters = splitters
+
+    def get_n_splits(self, *given):
+        return sum(one.get_n_splits(*given) for one in self.splitters)
+
+    def split(self, *given):
+        for one in self.splitters:
+            yield from one.split(*given)
+
+
+@pytest.mark.parametrize("model", [KernelFDA, MultipleKernelRidge])
+def test_rows_that_are_held_out_twice_count_twice(data, model):
+    X, y = data
+    y = X[:, 0] + X[:, 1] ** 2 if model is MultipleKernelRidge else y
+    one, two = (KFold(3, shuffle=True, random_state=seed) for seed in range(2))
+    alone, other, twice, both, reverse = (
+        model(VIEWS, alpha=0.1, cv=Both(*folds)).fit(X, y)
+        for folds in ([one], [two], [one, one], [one, two], [two, one])
+    )
+    for attribute in ("cv_score_", "cv_standard_error_"):
+        found = [getattr(each, attribute) for each in (alone, both)]
+        same = [getattr(each, attribute) for each in (twice, reverse)]
+        assert same == pytest.approx(found, rel=1e-9)
+    if model is KernelFDA:
+        mean = (alone.cv_score_ + other.cv_score_) / 2
+        assert both.cv_score_ == pytest.approx(mean)
+        sharp = [each.gaussians_.temperature for each in (both, reverse)]
+        assert sharp[0] == pytest.approx(sharp[1], rel=1e-6)
+
+
 def test_a_small_class_does_not_reduce_the_number_of_folds(data, capsys):
     X, y = data
     small = np.r_[np.flatnonzero(y != "z"), np.flatnonzero(y == "z")[:2]]

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.callback import ScoringMonitor
 
-from estimators import ONE_EACH, is_certified, output, some, unless
+from estimators import EXPLICIT, ONE_EACH, is_certified, output, some, unless
 from kernelweave import KernelAlignment, KernelFDA, MixtureKDA, MultipleKernelFDA
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 
@@ -115,6 +116,42 @@ def test_progress_bar(estimator, make_problem, capsys):
     model = clone(estimator).set_params(views=problem.views)
     model.set_callbacks(ProgressBar()).fit(problem.X, problem.y)
     assert type(model).__name__ in capsys.readouterr().out
+
+
+def mean_output(model, X, y, sample_weight=None):
+    """A measure of any model."""
+    return {"mean": float(np.mean(output(model, X)))}
+
+
+@pytest.mark.parametrize("estimator", some((*ONE_EACH, *EXPLICIT)))
+def test_a_monitor_scores_the_fitted_model(estimator, make_problem):
+    problem = make_problem(3)
+    monitor = ScoringMonitor(scoring=mean_output)
+    model = clone(estimator).set_params(views=problem.views).set_callbacks(monitor)
+    model.fit(problem.X, problem.y, sample_weight=np.arange(1.0, 1 + len(problem.y)))
+    found = [row["mean"] for row in monitor.get_logs().data]
+    assert found == [mean_output(model, problem.X, problem.y)["mean"]]
+
+
+def test_a_monitor_knows_the_weights_of_rows(make_problem):
+    problem = make_problem(3)
+    weight = np.arange(len(problem.y)) % 4.0
+    monitor = ScoringMonitor(scoring="accuracy")
+    model = KernelFDA(problem.views, cv=None).set_callbacks(monitor)
+    model.fit(problem.X, problem.y, sample_weight=weight)
+    (row,) = monitor.get_logs().data
+    assert row["accuracy"] == model.score(problem.X, problem.y, weight)
+
+
+def test_a_monitor_has_no_rows_that_come_in_portions(make_problem):
+    problem = make_problem(3)
+    monitor = ScoringMonitor(scoring="accuracy")
+    model = MultipleKernelFDA(problem.views).set_callbacks(monitor)
+    model.fit(iter([(problem.X, problem.y)]))
+    assert "accuracy" not in monitor.get_logs().data[0]
+    model.partial_fit(problem.X, problem.y)
+    (row,) = monitor.get_logs().data
+    assert row["accuracy"] == model.score(problem.X, problem.y)
 
 
 @every_learner

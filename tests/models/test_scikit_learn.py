@@ -26,7 +26,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from estimators import EXPLICIT, ONE_EACH, every_estimator, has, in_turn, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA, ProbabilisticKDA
+from kernelweave import (
+    KernelFDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    ProbabilisticKDA,
+)
 from kernelweave.kernels import RBF, Linear, Pipe
 
 #: What other tools do with a model does not depend on its data.
@@ -167,6 +172,35 @@ def test_transformer_inside_a_view(problem):
     assert_allclose(
         plain.transform(low.transform(problem.new[:, :6])), model.transform(problem.new)
     )
+
+
+# Subclasses ---------------------------------------------------------------------------
+
+
+def with_views_only(model):
+    """A subclass whose only parameter is ``views``; the others are fixed."""
+    fixed = model.get_params(deep=False)
+
+    class Own(type(model)):
+        def __init__(self, views=None):
+            super().__init__(**(fixed | {"views": views}))
+
+    return Own
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    some((*ONE_EACH, *EXPLICIT))
+    + [
+        pytest.param(each(interactions="auto", cv=2), id=f"{each.__name__}-auto")
+        for each in (MultipleKernelFDA, MultipleKernelRidge)
+    ],
+)
+def test_a_subclass_may_have_parameters_of_its_own(estimator, problem):
+    X, y = problem.X, problem.y
+    model = clone(estimator).set_params(views=problem.views).fit(X, y)
+    own = clone(with_views_only(estimator)(problem.views)).fit(X, y)
+    assert np.array_equal(output(own, problem.new), output(model, problem.new))
 
 
 # Frames -------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(self, read, targets, row_weights, keep)
         del read  # so that the input is released once the kernels are computed
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         criterion = Alignment(
             bank, target, centred=bool(self.centre), row_weights=row_weights

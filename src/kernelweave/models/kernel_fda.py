@@ -217,7 +217,7 @@ class KernelFDA(KernelDiscriminant):
             check_scoring(self)
         given = read_weighted_rows(self, X, y, sample_weight, groups)
         rows, labels, design = given
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
         self._set_fitted(learn_classes(self, kernels, self._discriminate, progress))

@@ -235,7 +235,7 @@ class MixtureKDA(KernelDiscriminant):
         read, labels, design = read_weighted_views(self, X, y, sample_weight)
         classes, codes = encode_labels(labels, type(self).__name__)
         priors = check_priors(self.priors, classes)
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         warn_twins(read.views, read.positions)
         read, home = on_device(self, read)
         data, names, views, positions = read

@@ -287,7 +287,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self)
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        return self._fit_portions(X, y, portions, moments)
+        return self._fit_portions(X, y, sample_weight, portions, moments)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""

@@ -225,7 +225,7 @@ class MultipleKernelSVC(MarginClassifier):
             norm=number("a number >= 1", lambda v: v >= 1, "auto", "cv"),
         )
         rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         groups = [slice(0, None)]

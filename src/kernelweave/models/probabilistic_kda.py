@@ -175,7 +175,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         )
         rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         priors = check_priors(self.priors, classes)
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)

@@ -267,7 +267,7 @@ callable, default="normalized"
         )
         rows = map_rows(self, read, targets, weights, keep)
         del read  # so that the input is released once the kernels are computed
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(RowDesign(len(targets), weights))
         target = from_numpy(factor, bank.like)

@@ -229,7 +229,7 @@ class SubspaceKernelSVC(
         """
         self._check_parameters()
         rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)
         signs = signs_of_codes(codes, len(classes))

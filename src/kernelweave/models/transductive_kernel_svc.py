@@ -198,7 +198,7 @@ class TransductiveKernelSVC(MarginClassifier):
         known = np.ma.array(classes[codes[used]], mask=codes[used] < 0)
         rows = map_rows(self, read, known, row_weights, keep)
         del read  # so that the input is released once the kernels are computed
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes[used], len(classes))
         fit = learn_margin(self, bank, signs, row_weights, progress.iteration)

@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -201,14 +202,17 @@ class Progress:
     ----------
     estimator : KernelModel
         The estimator being fitted.
-    X, y : array-like
-        Passed to the callbacks.
+    X, y, sample_weight : array-like
+        Passed to the callbacks, unless rows come in portions, which are read once.
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
         self.estimator = estimator
         self.context = estimator._init_callback_context(max_subtasks=None)
-        self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        self.given = {} if in_portions(X, y) else {"X": X, "y": y}
+        if sample_weight is not None:
+            self.given["metadata"] = {"sample_weight": sample_weight}
+        self.context.call_on_fit_task_begin(estimator=estimator, **self.given)
         self.started = time.perf_counter()
 
     def kernel(self, index: int, first: int = 0) -> None:
@@ -231,8 +235,10 @@ class Progress:
         self.say(1, f"fold {number} of {n_folds} for cv_score_")
 
     def end(self) -> None:
-        """The fit is complete."""
-        self.context.call_on_fit_task_end(estimator=self.estimator)
+        """The fit is complete, and its model can be scored by a callback."""
+        self.context.call_on_fit_task_end(
+            estimator=self.estimator, **self.given, reconstruction_attributes={}
+        )
 
     def say(self, level: int, text: str) -> None:
         """Print a line if ``verbose`` is at least ``level``."""
@@ -338,11 +344,11 @@ def train(
     if model.interactions != "auto" or not may_interact(rows):
         fitted: Fitted = model._learn(rows, progress)
         return fitted
-    params = model.get_params(deep=False)
-    alone = type(model)(**{**params, "cv": None})._learn(rows, progress)
+    first, other = copy(model), copy(model)
+    first.cv, other.interactions = None, True
+    alone = first._learn(rows, progress)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
-    other = type(model)(**{**params, "interactions": True})
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
         rows = read_training(other, *given)
@@ -623,12 +629,14 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
         Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
         """
-        progress = Progress(self, X, y)
+        progress = Progress(self, X, y, sample_weight)
         self._set_fitted(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 
-    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> Self:
+    def _fit_portions(
+        self, X: Any, y: Any, sample_weight: Any, portions: Any, moments: Any
+    ) -> Self:
         """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
 
         As for :meth:`_fit_whole`, subclasses define ``_learn``.
@@ -636,7 +644,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if portions.is_first:
             self._forget()
         if moments is not None:
-            progress = Progress(self, X, y)
+            progress = Progress(self, X, y, sample_weight)
             self._set_fitted(self._learn(moments, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))

@@ -491,7 +491,7 @@ def _promising(found: dict[float, Choice], design: RowDesign) -> tuple[float, ..
     for norm, mean in means.items():
         worse = mean - means[best]
         deviation = squares[norm] - squares[best] - worse
-        error = _standard_error(deviation, design.each, design)
+        error = _standard_error(deviation, design.each, design.units)
         if norm == best or worse - CLEARLY * error < -NEGLIGIBLE * means[best]:
             kept.append(norm)
     return tuple(kept)
@@ -725,9 +725,18 @@ def choose_splits(
     """
     rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
-        return [
-            (np.asarray(a), np.asarray(b)) for a, b in cv.split(rows, targets, groups)
-        ]
+        given = cv.split(rows, targets, groups)
+        splits = [(np.asarray(train), np.asarray(test)) for train, test in given]
+        last = max(
+            (int(np.max(s, initial=0)) for both in splits for s in both), default=0
+        )
+        if last >= len(targets):
+            raise ValueError(
+                f"cv names row {last}, counted from 0, but there are {len(targets)} "
+                "rows of positive weight, and no others are divided into folds. Make "
+                f"{type(cv).__name__} for these rows"
+            )
+        return splits
     n_folds = min(int(cv), len(design.members))
     if classify:
         counts = units_per_class(targets, design)
@@ -943,30 +952,30 @@ def score_classes(
     and say nothing about the temperature. Another measure than the accuracy is averaged
     over the folds, without those where it is undefined.
     """
-    measured, k = [], int(np.max(codes)) + 1
-    right = np.zeros(len(codes), dtype=bool)
-    tested = np.zeros(len(codes), dtype=bool)
-    scores = np.full((len(codes), k), -np.inf)
+    measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
+    right: list[np.ndarray] = []
     for fold in folds:
         fitted = fold.fitted
         assert fitted.classes is not None and fitted.gaussians is not None
         log_joint = to_numpy(fitted.gaussians.log_joint(fold.projected))
         # given priors are not the shares of these rows, which calibrate probabilities
-        calibrated = log_joint - fitted.gaussians.shift
-        scores[np.ix_(fold.test, fitted.classes)] = calibrated
+        calibrated = np.full((len(fold.test), k), -np.inf)
+        calibrated[:, fitted.classes] = log_joint - fitted.gaussians.shift
         if measure is not None:
             measured.append(_class_measure(measure, fold, log_joint, codes, k, design))
         best = fitted.classes[np.argmax(log_joint, axis=1)]
-        right[fold.test] = best == codes[fold.test]
-        tested[fold.test] = True
-    if not np.any(tested):
+        right.append(best == codes[fold.test])
+        tested.append(fold.test)
+        scores.append(calibrated)
+    if not tested:
         return FoldScore(float("nan"), float("nan"))
-    weights = design.each * tested
-    score = float(np.average(right, weights=weights))
-    error = _standard_error(right - score, weights, design)
-    own = scores[np.arange(len(codes)), codes]
-    known = tested & np.isfinite(own)
-    temperature = _best_temperature(scores[known], codes[known], design.each[known])
+    rows, scored, correct = map(np.concatenate, (tested, scores, right))
+    weights = design.each[rows]
+    score = float(np.average(correct, weights=weights))
+    error = _standard_error(correct - score, weights, design.units[rows])
+    own = scored[np.arange(len(rows)), codes[rows]]
+    known = np.isfinite(own)
+    temperature = _best_temperature(scored[known], codes[rows][known], weights[known])
     if measure is not None:
         score, error = _mean_over_folds(measured)
     return FoldScore(score, error, temperature)
@@ -1002,10 +1011,10 @@ def _mean_over_folds(scores: list[float]) -> tuple[float, float]:
 
 
 def _standard_error(
-    deviation: np.ndarray, weights: np.ndarray, design: RowDesign
+    deviation: np.ndarray, weights: np.ndarray, units: np.ndarray
 ) -> float:
-    """Of a weighted mean, from deviations (n,) that are independent between groups."""
-    sums = np.bincount(design.units, weights * deviation)
+    """Of a weighted mean, from deviations (m,) that are independent between units."""
+    sums = np.bincount(units, weights * deviation)
     return float(np.sqrt(np.sum(sums**2)) / np.sum(weights))
 
 
@@ -1032,10 +1041,8 @@ def score_outputs(
     standard error is that of a ratio of means. A measure that was asked for is averaged
     over the folds instead.
     """
-    measured = []
+    measured, tested, errors, spreads = [], [], [], []
     unit = units_of(np.max(np.abs(outputs), axis=0), 64)  # squares must not overflow
-    wrong, spread = np.zeros((2, *outputs.shape))
-    weights = np.zeros(len(outputs))
     for fold in folds:
         assert fold.fitted.intercept is not None
         predicted = to_numpy(fold.projected) + to_numpy(fold.fitted.intercept)[None, :]
@@ -1046,13 +1053,15 @@ def score_outputs(
             continue
         w = design.each[fold.train]
         mean = np.average(outputs[fold.train] / unit, axis=0, weights=w)
-        wrong[fold.test] = (truth / unit - predicted / unit) ** 2
-        spread[fold.test] = (truth / unit - mean) ** 2
-        weights[fold.test] = design.each[fold.test]
+        errors.append((truth / unit - predicted / unit) ** 2)
+        spreads.append((truth / unit - mean) ** 2)
+        tested.append(fold.test)
     if measure is not None:
         return FoldScore(*_mean_over_folds(measured))
-    if not np.any(weights):
+    if not tested:
         return FoldScore(float("nan"), float("nan"))
+    rows, wrong, spread = map(np.concatenate, (tested, errors, spreads))
+    weights = design.each[rows]
     total = np.average(spread, axis=0, weights=weights)
     varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
@@ -1061,7 +1070,7 @@ def score_outputs(
     deviation = np.mean(
         (wrong[:, varies] - ratio * spread[:, varies]) / total[varies], axis=1
     )
-    error = _standard_error(deviation, weights, design)
+    error = _standard_error(deviation, weights, design.units[rows])
     return FoldScore(float(np.mean(1.0 - ratio)), error)
 
 
