@@ -47,6 +47,7 @@ from kernelweave.fits.ridge import (
     StandardOutputs,
     fit_kernel,
 )
+from kernelweave.fits.scores import accuracy, ratio_of_means
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -488,10 +489,10 @@ def _promising(found: dict[float, Choice], design: RowDesign) -> tuple[float, ..
     means = {n: float(np.average(e, weights=design.each)) for n, e in squares.items()}
     best = min(means, key=lambda norm: means[norm])
     kept = []
-    for norm, mean in means.items():
-        worse = mean - means[best]
-        deviation = squares[norm] - squares[best] - worse
-        error = _standard_error(deviation, design.each, design)
+    for norm in means:
+        apart = (squares[norm] - squares[best])[:, None]
+        ones = np.ones_like(apart)
+        worse, error = ratio_of_means(apart, ones, design.each, design.units)
         if norm == best or worse - CLEARLY * error < -NEGLIGIBLE * means[best]:
             kept.append(norm)
     return tuple(kept)
@@ -961,8 +962,7 @@ def score_classes(
     if not np.any(tested):
         return FoldScore(float("nan"), float("nan"))
     weights = design.each * tested
-    score = float(np.average(right, weights=weights))
-    error = _standard_error(right - score, weights, design)
+    score, error = accuracy(right, weights, design.units)
     own = scores[np.arange(len(codes)), codes]
     known = tested & np.isfinite(own)
     temperature = _best_temperature(scores[known], codes[known], design.each[known])
@@ -998,14 +998,6 @@ def _mean_over_folds(scores: list[float]) -> tuple[float, float]:
         return float("nan"), float("nan")
     spread = float(np.std(known, ddof=1)) if len(known) > 1 else float("nan")
     return float(np.mean(known)), spread / len(known) ** 0.5
-
-
-def _standard_error(
-    deviation: np.ndarray, weights: np.ndarray, design: RowDesign
-) -> float:
-    """Of a weighted mean, from deviations (n,) that are independent between groups."""
-    sums = np.bincount(design.units, weights * deviation)
-    return float(np.sqrt(np.sum(sums**2)) / np.sum(weights))
 
 
 def _best_temperature(
@@ -1052,16 +1044,11 @@ def score_outputs(
         return FoldScore(*_mean_over_folds(measured))
     if not np.any(weights):
         return FoldScore(float("nan"), float("nan"))
-    total = np.average(spread, axis=0, weights=weights)
     varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
         return FoldScore(0.0, 0.0)
-    ratio = np.average(wrong, axis=0, weights=weights)[varies] / total[varies]
-    deviation = np.mean(
-        (wrong[:, varies] - ratio * spread[:, varies]) / total[varies], axis=1
-    )
-    error = _standard_error(deviation, weights, design)
-    return FoldScore(float(np.mean(1.0 - ratio)), error)
+    gained, spread = (spread - wrong)[:, varies], spread[:, varies]
+    return FoldScore(*ratio_of_means(gained, spread, weights, design.units))
 
 
 def with_score(
