@@ -56,8 +56,18 @@ def test_accuracy_is_that_of_refits(data, rng, name, weighted):
     margin = np.sum(weights[tied]) / np.sum(weights) + 1e-12
     assert found.cv_score_ == pytest.approx(score, abs=margin)
     if not np.any(tied):
-        error = np.sqrt(np.sum((weights * (right - score)) ** 2)) / np.sum(weights)
+        squares = np.sum((weights * (right - score)) ** 2)
+        error = np.sqrt(N / (N - 1) * squares) / np.sum(weights)
         assert found.cv_standard_error_ == pytest.approx(error, abs=1e-12)
+
+
+def test_a_perfect_score_is_not_certain(rng):
+    """Before, its standard error was zero; here it is that of 21 right ones in 22."""
+    y = np.repeat([0, 1], 10)
+    X = 9.0 * y[:, None] + rng.normal(scale=0.1, size=(20, 6))
+    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    assert model.cv_score_ == 1
+    assert model.cv_standard_error_ == pytest.approx(np.sqrt(21 / 22 / 22 / 20))
 
 
 def test_r2_is_that_of_refits(data, rng):

@@ -185,6 +185,18 @@ def test_groups_do_not_give_away_labels_of_rows_left_out():
     assert np.mean(slopes) < 1e-3  # measured: 0; before, 0.003
 
 
+@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA])
+def test_two_groups_have_no_score_of_rows_left_out(kind, rng):
+    """Before, it was the accuracy of the class shares: 0.5 for a perfect model."""
+    y, groups = np.arange(60) // 2 % 2, np.arange(60) % 2
+    X = rng.standard_normal((60, 4)) + 3.0 * y[:, None]
+    model = kind(cv=None).fit(X, y, groups=groups)
+    assert np.isnan(model.loo_score_)
+    assert any("no loo_score_" in one for one in model.kernel_map_.remarks)
+    model = kind(cv=None).fit(X, y, groups=np.arange(60) % 3)
+    assert model.loo_score_ > 0.9
+
+
 @pytest.mark.filterwarnings("ignore:.*rounding in float32")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("alpha", ["loo", 0.1, 1e-3])

@@ -23,9 +23,9 @@ from kernelweave.cli.output import (
     write_results,
 )
 from kernelweave.cli.progress import progress
-from kernelweave.cli.score import accuracy
 from kernelweave.datasets import load_digits_views
 from kernelweave.evaluation.held_out import new_rows
+from kernelweave.fits.scores import accuracy
 from kernelweave.inspection import weight_intervals
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.report import write_report

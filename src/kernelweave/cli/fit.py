@@ -33,7 +33,6 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
-from kernelweave.cli.score import accuracy
 from kernelweave.cli.seen import digests, were_seen, written
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
@@ -244,8 +243,6 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
     score, error = record["score"], record["score_se"]
     by = " by groups" if problem.samples.groups is not None else ""
     if problem.task == "classification":
-        right = rows.predicted[rows.shown] == problem.y[rows.shown]
-        error = error or accuracy(right)[1]  # never certain
         classes, counts = np.unique(problem.y[rows.shown], return_counts=True)
         text = f"Accuracy out of fold ({n_folds} folds{by}): {100 * score:.1f} % ± "
         text += f"{100 * error:.1f}"

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.cli.read import as_written
-from kernelweave.evaluation.evaluate import share_error
-
-
-def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
-    """The share of correct predictions, and its standard error, which is never 0."""
-    share = float(np.mean(right))
-    return share, share_error(share, len(right))
+from kernelweave.fits.scores import accuracy
 
 
 def score_classes(
@@ -41,7 +34,8 @@ def score_classes(
     """
     known = given.notna().to_numpy()
     truth = [_as_class(value, predicted.dtype) for value in given[known]]
-    right = [mine == true for mine, true in zip(predicted[known], truth, strict=True)]
+    pairs = zip(predicted[known], truth, strict=True)
+    right = np.array([mine == true for mine, true in pairs])
     share, error = accuracy(right)
     words = (
         f"Accuracy on {len(right)} rows with a class: {100 * share:.1f} % ± "

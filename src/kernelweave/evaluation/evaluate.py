@@ -16,6 +16,7 @@ from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.scores import accuracy, ratio_of_means
 from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
@@ -278,22 +279,6 @@ class _Judge:
         error = (self.y - rows.predicted).reshape(len(self.y), -1) / self.outputs.unit
         return self.sizes - error[:, self.outputs.varies] ** 2
 
-    def ratio(self, u: np.ndarray, v: np.ndarray) -> tuple[float, float]:
-        """``sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
-
-        u and v are (n, q); the q ratios are averaged.
-        """
-        weights = self.weights[:, None]
-        # Rows without a prediction may hold anything.
-        u, v = (np.where(weights > 0, each, 0.0) for each in (u, v))
-        total = np.sum(weights * v, axis=0)  # (q,)
-        ratios = np.sum(weights * u, axis=0) / total
-        influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
-        m = int(np.sum(np.bincount(self.design.units, self.weights) > 0))
-        sums = np.bincount(self.design.units, influence)
-        error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
-        return float(np.mean(ratios)), float(error)
-
     def record(self, name: str, rows: HeldOut | str, own: Any) -> dict[str, Any]:
         """One row of the table."""
         keys = ["score", "lead"]
@@ -315,22 +300,12 @@ class _Judge:
             parts["log_loss"] = (losses[:, None], self.sizes)
         if rows is not own:
             parts["lead"] = (self.gains(own) - gains, self.sizes)
+        rows_of = self.weights, self.design.units
         for key, (u, v) in parts.items():
-            record[key], record[f"{key}_se"] = self.ratio(u, v)
-        if self.classify and record["score"] in (0.0, 1.0):
-            sums = np.bincount(self.design.units, self.weights)
-            m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
-            record["score_se"] = share_error(record["score"], m)
+            record[key], record[f"{key}_se"] = ratio_of_means(u, v, *rows_of)
+        if self.classify:
+            record["score"], record["score_se"] = accuracy(gains[:, 0], *rows_of)
         return record | {"remark": ""}
-
-
-def share_error(share: float, m: float) -> float:
-    """Standard error of a share of m, as if there were one more of either kind.
-
-    Unlike ``share (1 - share) / m``, it is positive even if the share is 0 or 1.
-    """
-    likely = (m * share + 1) / (m + 2)
-    return float(np.sqrt(likely * (1 - likely) / m))
 
 
 #: The methods within a sentence.

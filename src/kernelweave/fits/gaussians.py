@@ -49,6 +49,7 @@ class ClassGaussians:
     loo_score : float
         Leave-one-out accuracy: each row is left out of its own projection, its class
         mean, the slope and the class shares. The only row of a class counts as wrong.
+        NaN if there are only two groups: a single one tells nothing about the slope.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
     shift : ndarray of shape (k,) or float
@@ -97,7 +98,13 @@ class ClassGaussians:
 
     @property
     def remark(self) -> str | None:
-        """A warning if predictions rest on the class shares alone, else None."""
+        """A warning if only class shares are predicted, or if there is no score."""
+        if math.isnan(self.loo_score):
+            return (
+                "there is no loo_score_: of two groups only one is left without the "
+                "other, and class means need two; more groups are needed to judge the "
+                "model"
+            )
         if self.slope > 0:
             return None
         return (
@@ -262,6 +269,8 @@ class HeldOutClasses:
         scores = known - distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
+        if self.slope > 0 and len(np.unique(design.units[self.several[codes]])) == 2:
+            score = math.nan
         prior = self.center + self.slope * self.coding
         means = _means(self.sums, self.usable, prior)
         if not self.slope > 0:

@@ -138,6 +138,7 @@ class KernelFDA(KernelDiscriminant):
         alpha stay fixed. The only row of a class counts as an error. Without evidence
         for the classes predictions rest on their proportions alone; with classes of
         equal size these are always wrong, as the class of the row left out is smaller.
+        The accuracy is NaN, and a remark says so, with only two groups.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int

@@ -216,6 +216,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         alpha stay fixed. The only row of a class counts as an error. Without evidence
         for the classes predictions rest on their proportions alone; with classes of
         equal size these are always wrong, as the class of the row left out is smaller.
+        The accuracy is NaN, and a remark says so, with only two groups.
         Weights, norm and alpha were chosen on all rows, so both are optimistic, the
         more so with many kernels and few rows. With moments: the cross-validation error
         by which alpha was chosen, and the accuracy on up to 4,096 rows.

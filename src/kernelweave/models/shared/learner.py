@@ -47,6 +47,7 @@ from kernelweave.fits.ridge import (
     StandardOutputs,
     fit_kernel,
 )
+from kernelweave.fits.scores import accuracy, ratio_of_means
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -488,10 +489,10 @@ def _promising(found: dict[float, Choice], design: RowDesign) -> tuple[float, ..
     means = {n: float(np.average(e, weights=design.each)) for n, e in squares.items()}
     best = min(means, key=lambda norm: means[norm])
     kept = []
-    for norm, mean in means.items():
-        worse = mean - means[best]
-        deviation = squares[norm] - squares[best] - worse
-        error = _standard_error(deviation, design.each, design.units)
+    for norm in means:
+        apart = (squares[norm] - squares[best])[:, None]
+        ones = np.ones_like(apart)
+        worse, error = ratio_of_means(apart, ones, design.each, design.units)
         if norm == best or worse - CLEARLY * error < -NEGLIGIBLE * means[best]:
             kept.append(norm)
     return tuple(kept)
@@ -971,8 +972,7 @@ def score_classes(
         return FoldScore(float("nan"), float("nan"))
     rows, scored, correct = map(np.concatenate, (tested, scores, right))
     weights = design.each[rows]
-    score = float(np.average(correct, weights=weights))
-    error = _standard_error(correct - score, weights, design.units[rows])
+    score, error = accuracy(correct, weights, design.units[rows])
     own = scored[np.arange(len(rows)), codes[rows]]
     known = np.isfinite(own)
     temperature = _best_temperature(scored[known], codes[rows][known], weights[known])
@@ -1008,14 +1008,6 @@ def _mean_over_folds(scores: list[float]) -> tuple[float, float]:
         return float("nan"), float("nan")
     spread = float(np.std(known, ddof=1)) if len(known) > 1 else float("nan")
     return float(np.mean(known)), spread / len(known) ** 0.5
-
-
-def _standard_error(
-    deviation: np.ndarray, weights: np.ndarray, units: np.ndarray
-) -> float:
-    """Of a weighted mean, from deviations (m,) that are independent between units."""
-    sums = np.bincount(units, weights * deviation)
-    return float(np.sqrt(np.sum(sums**2)) / np.sum(weights))
 
 
 def _best_temperature(
@@ -1061,17 +1053,12 @@ def score_outputs(
     if not tested:
         return FoldScore(float("nan"), float("nan"))
     rows, wrong, spread = map(np.concatenate, (tested, errors, spreads))
-    weights = design.each[rows]
-    total = np.average(spread, axis=0, weights=weights)
     varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
         return FoldScore(0.0, 0.0)
-    ratio = np.average(wrong, axis=0, weights=weights)[varies] / total[varies]
-    deviation = np.mean(
-        (wrong[:, varies] - ratio * spread[:, varies]) / total[varies], axis=1
-    )
-    error = _standard_error(deviation, weights, design.units[rows])
-    return FoldScore(float(np.mean(1.0 - ratio)), error)
+    gained, spread = (spread - wrong)[:, varies], spread[:, varies]
+    weights, units = design.each[rows], design.units[rows]
+    return FoldScore(*ratio_of_means(gained, spread, weights, units))
 
 
 def with_score(
