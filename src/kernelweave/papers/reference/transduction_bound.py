@@ -54,7 +54,6 @@ def transduction_bound(
     trace: float,
     *,
     delta: float = 0.05,
-    norm: float = 1.0,
     learned_kernel: bool = False,
     complexity: float | None = None,
 ) -> TransductionBound:
@@ -78,7 +77,7 @@ def transduction_bound(
     Parameters
     ----------
     decision : array of shape (n,)
-        f on the labelled rows, without an intercept.
+        f on the labelled rows, without an intercept, divided by ``norm(w)``.
     labels : array of shape (n,)
         +1 and -1.
     gamma : float
@@ -88,8 +87,6 @@ def transduction_bound(
         the weights allow.
     delta : float, default=0.05
         The probability that the bound fails.
-    norm : float, default=1.0
-        ``norm(w)``; f is divided by it.
     learned_kernel : bool, default=False
         Whether the kernel was learned from the labels.
     complexity : float, optional
@@ -99,7 +96,7 @@ def transduction_bound(
     -------
     TransductionBound
     """
-    for name, value in (("gamma", gamma), ("trace", trace), ("norm", norm)):
+    for name, value in (("gamma", gamma), ("trace", trace)):
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
     if not 0 < delta < 1:
@@ -108,7 +105,7 @@ def transduction_bound(
         raise ValueError("complexity is for learned kernels: set learned_kernel=True")
     if complexity is not None and not complexity > 0:
         raise ValueError(f"complexity must be > 0, got {complexity!r}")
-    margins = _margins(decision, labels) / norm
+    margins = _margins(decision, labels)
     n = len(margins)
     cost = float(np.mean(np.clip(1.0 - margins / gamma, 0.0, 1.0)))
 
@@ -220,7 +217,7 @@ def bound_of_model(
     if model.signed:
         allowed = SignedSum(DenseBank(stack), float(model.weight_bound))
     coef, kernel = to_numpy(model.dual_coef_)[:, 0], to_numpy(model.kernel_)
-    decision = (kernel @ coef)[labelled]
+    decision = (kernel @ coef)[labelled] / np.sqrt(coef @ kernel @ coef)
     signs = np.where(labels[labelled] == model.classes_[1], 1.0, -1.0)
     complexity, _ = learned_complexity(stack, bool(model.signed), draws, random_state)
     return transduction_bound(
@@ -229,7 +226,6 @@ def bound_of_model(
         gamma,
         allowed.support(traces),
         delta=delta,
-        norm=float(np.sqrt(coef @ kernel @ coef)),
         learned_kernel=True,
         complexity=complexity,
     )
