@@ -117,14 +117,14 @@ def small_split(rng):
 def test_methods_for_two_classes(column, small_split):
     found = ye2007.BINARY[column](small_split(2))
     assert found["accuracy"] > 90  # measured: 100
-    assert found["seconds"] > 0
 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("column", {**ye2007.MULTICLASS, **ye2007.FORMS})
 def test_methods_for_several_classes(column, small_split):
-    method = {**ye2007.MULTICLASS, **ye2007.FORMS}[column]
-    assert method(small_split(3))["accuracy"] > 80  # measured: 95 to 98
+    found = {**ye2007.MULTICLASS, **ye2007.FORMS}[column](small_split(3))
+    assert found["accuracy"] > 80  # measured: 95 to 98
+    assert column not in ye2007.FORMS or found["seconds"] > 0
 
 
 def test_columns_are_scaled_and_first_rows_taken(data_dir):
