@@ -89,7 +89,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         kernels on separate views adds up what each view says; it cannot represent that
         one view decides what another one means. "auto" adds the products if they lower
         the leave-one-out error by 10 % or more, at twice the cost (and never with
-        explicit features); this choice is not repeated in the folds of ``cv``. See
+        explicit features); the folds of ``cv`` make this choice anew. See
         :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
