@@ -24,6 +24,8 @@ extensions = [
 exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
 default_role = "literal"
+# Literal blocks of docstrings are formulas; all code names its language.
+highlight_language = "none"
 
 # Links to other projects need the network, on which a build must not depend.
 if os.environ.get("KERNELWEAVE_DOCS_INTERSPHINX"):

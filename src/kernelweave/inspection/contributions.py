@@ -125,8 +125,8 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
       its part is what the filled-in values contribute. For a row that lacks every view,
       the intercept is the logarithm of the class shares.
     - :class:`~kernelweave.ProbabilisticKDA` divides by the predictive variance of the
-      row, which depends on all views. The sum is exact given that variance, and so the
-      intercept differs between rows.
+      row, which depends on all views. The sum is exact given that variance, so that
+      the intercept differs between rows, and parts need not have mean zero.
     - :class:`~kernelweave.MixtureKDA` weights its experts, with
       ``projection="posterior"`` differently for each row. The sum is exact given these
       weights, which ``sample_weights`` returns.

@@ -28,7 +28,7 @@ from kernelweave.views.raw_columns import (
     read_as,
 )
 
-#: Text of more values than this, or than every other row, is not one-hot encoded.
+#: Text of more values than this, or than half of the rows, is not one-hot encoded.
 MOST_VALUES = 40
 #: Fewer different numbers than this are no row numbers.
 FEWEST_IDS = 10

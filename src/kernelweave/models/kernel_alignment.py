@@ -136,7 +136,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Sum of the weights of each view's kernels.
     view_shares_ : dict
         The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        combined kernel, whatever the norm; of the absolute weights, if signed.
     certificate_ : Certificate
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.

@@ -101,7 +101,7 @@ class TransductiveKernelSVC(MarginClassifier):
         Sum of the weights of each view's kernels.
     view_shares_ : dict
         The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        combined kernel, whatever the norm; of the absolute weights, if signed.
     C_ : float
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
