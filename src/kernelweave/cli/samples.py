@@ -302,6 +302,8 @@ def _single(tables: Tables, label: str | None) -> Samples:
     try:
         check_distinct(read_ids(frame.index), path)
     except ValueError as error:
+        if label is None:  # new rows have no groups
+            raise
         raise ValueError(
             f"{error}; if several rows belong together, leave out --id and use "
             f"--groups {tables.id}"
