@@ -405,6 +405,12 @@ def test_tables_that_a_model_cannot_read(
     assert message in found
 
 
+def test_one_table_of_several_needs_its_name(fitted, capsys):
+    """All files of a fit are named after themselves, but a single file is not."""
+    found = refused(capsys, "predict", fitted / "model.kw", fitted / "rna.csv")
+    assert "name it NAME=FILE as in the fit" in found
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
