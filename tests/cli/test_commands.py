@@ -14,7 +14,7 @@ import pytest
 
 import kernelweave
 import kernelweave.report
-from kernelweave.cli import evaluate, output, read
+from kernelweave.cli import evaluate, output, read, samples
 from kernelweave.cli.main import main
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.samples import MANY, read_target
@@ -168,7 +168,7 @@ DROP = ["--drop", "id", "--drop", "x", "--drop", "x"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gaps.csv", "--label", "y"], "gaps.csv has no id in 1 row(s): 1"),
+        (["gaps.csv", "--label", "y"], "no id in 1 row(s), counted from 0: 1"),
         (["a.csv", "--label", "z", *DROP], "the label column 'z' is not in a.csv"),
         (["a.csv", "b.csv", "--label", "a.id"], "--label a.id names the ids"),
         (["a.csv", "--label", "y", "--groups", "y"], "--groups y is the label"),
@@ -184,6 +184,14 @@ def test_mistakes_about_ids(tmp_path, capsys, arguments, message):
     (tmp_path / "a.csv").write_text("id,x,y\nr,1,u\ns,2,v\n")
     (tmp_path / "b.csv").write_text("id,site\nr,1\nr,2\n")
     assert message in refused(capsys, "fit", *arguments, "--id", "id")
+
+
+@pytest.mark.parametrize(("label", "advised"), [("y", True), (None, False)])
+def test_only_training_rows_have_groups(label, advised, tmp_path):
+    (tmp_path / "t.csv").write_text("id,x,y\nr,1,u\nr,2,v\n")
+    with pytest.raises(ValueError, match="more than once: 'r'") as caught:
+        samples._join(samples.read_tables(["t.csv"], "id"), label)
+    assert ("use --groups id" in str(caught.value)) == advised
 
 
 def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
@@ -395,6 +403,12 @@ def test_tables_that_a_model_cannot_read(
     change(frames["rna"]).to_csv("rna.csv", index=False)
     found = refused(capsys, "predict", fitted / "model.kw", *three(tmp_path, "rna"))
     assert message in found
+
+
+def test_one_table_of_several_needs_its_name(fitted, capsys):
+    """All files of a fit are named after themselves, but a single file is not."""
+    found = refused(capsys, "predict", fitted / "model.kw", fitted / "rna.csv")
+    assert "name it NAME=FILE as in the fit" in found
 
 
 @pytest.mark.parametrize(

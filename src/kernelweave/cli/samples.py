@@ -229,9 +229,12 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     for name, columns in given.items():
         lost = [c for c in columns if c not in known]
         if lost:
+            other = "leave out the whole table"
+            if tables.alone:
+                other = "name it NAME=FILE as in the fit if that had several tables"
             raise ValueError(
                 f"{tables.files[name]} lacks {len(lost)} column(s) that the model was "
-                f"fitted to: {some(lost)}; add them, or leave out the whole table"
+                f"fitted to: {some(lost)}; add them, or {other}"
             )
     if not any(given.values()):
         known_tables = sorted({c.partition(".")[0] for c in wanted})
@@ -302,6 +305,8 @@ def _single(tables: Tables, label: str | None) -> Samples:
     try:
         check_distinct(read_ids(frame.index), path)
     except ValueError as error:
+        if label is None:  # new rows have no groups
+            raise
         raise ValueError(
             f"{error}; if several rows belong together, leave out --id and use "
             f"--groups {tables.id}"

@@ -54,8 +54,8 @@ def check_distinct(ids: Sequence[Any], owner: str) -> None:
     gaps = [row for row, value in enumerate(ids) if value is None]
     if gaps:
         raise ValueError(
-            f"{owner} has no id in {len(gaps)} row(s): {some(map(str, gaps))}. Fill in "
-            "these ids, or drop the rows"
+            f"{owner} has no id in {len(gaps)} row(s), counted from 0: "
+            f"{some(map(str, gaps))}. Fill in these ids, or drop the rows"
         )
     counts = Counter(ids)
     twice = [value for value in counts if counts[value] > 1]
