@@ -12,7 +12,7 @@ from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels import DenseBank, Linear, Polynomial, center_and_scale
 from kernelweave.solvers import solve
 from kernelweave.solvers.newton import carried_over
-from kernelweave.weights import LpBall, Simplex
+from kernelweave.weights import CappedSimplex, LpBall, Simplex
 
 #: The gap that every case below must reach, and the factorisations allowed for it.
 GAP = 1e-8
@@ -199,6 +199,21 @@ def test_a_start_from_another_norm_saves_steps(make):
         counts.append((last.n_factorizations, cold.n_factorizations))
     warm_steps, cold_steps = np.sum(counts, axis=0)
     assert warm_steps < cold_steps, counts
+
+
+@pytest.mark.parametrize("alpha", [0.1, "learn"])
+def test_any_start_leads_to_the_same_optimum(rng, alpha):
+    """Weights found earlier may be zero, at a cap, or on a ball of another norm."""
+    X, y = rng.normal(size=(20, 5)), np.arange(20) % 2
+    stack = np.stack([np.outer(x, x) for x in X.T]) + 0.1 * np.eye(20)
+    criterion = Fisher(DenseBank(center_and_scale(stack)), binary_target(y), alpha)
+    vertex = np.eye(criterion.n_weights)[-1]
+    for weight_set in (Simplex(), LpBall(2), CappedSimplex(0.3)):
+        known = solve(criterion, weight_set)
+        for start in (known.weights, vertex, list(1e300 * vertex + 1e290)):
+            found = solve(criterion, weight_set, start=start)
+            assert found.converged, found.status
+            assert found.value == pytest.approx(known.value, rel=2e-8)
 
 
 def test_weights_of_zero_on_the_simplex_are_a_start_in_larger_balls(make):

@@ -307,6 +307,7 @@ def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
         ({"tol": -1e-3}, r"tol must be > 0"),
         ({"tol": float("nan")}, r"tol must be > 0, got nan"),
         ({"max_iter": 0}, r"max_iter must be at least 1, got 0"),
+        ({"start": [1.0]}, r"start must hold \d+ finite weights >= 0.*got \[1.0\]"),
     ],
 )
 def test_bad_arguments_are_named(small_problem, arguments, message):

@@ -7,6 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
+from kernelweave import Alignment, Fisher, Margin, solve
+from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Polyhedron, WeightSet
 from kernelweave.weights import CappedSimplex, PolyhedralSet
 
@@ -108,6 +110,54 @@ def test_impossible_sets_are_named():
         CappedSimplex([0.5, 0.6]).start(5)
     with pytest.raises(ValueError, match=r"no 1 weights satisfy .* Budgets\(\)"):
         Budgets().start(1)
+    with pytest.raises(ValueError, match=r"Flat: weight 0 can only be 0; leave out"):
+        Flat("fixed", 0.0).start(4)
+
+
+class Flat(PolyhedralSet):
+    """Constraints that leave no room somewhere, in one of three ways."""
+
+    def __init__(self, how, level=0.2):
+        self.how, self.level = how, level
+
+    def polyhedron(self, m):
+        first = np.eye(m)[:1]
+        if self.how == "fixed":
+            at = np.where(first[0] == 1.0, self.level, np.nan)
+            low, high = np.nan_to_num(at, nan=0.0), np.nan_to_num(at, nan=1.0)
+            return Polyhedron.sum_to_one(m, low, high)
+        if self.how == "between":
+            both, room = np.concatenate([first, -first]), self.level * np.array([1, -1])
+            return Polyhedron.sum_to_one(m, below=both, below_to=room)
+        # the first, all others, and their sum
+        equal = np.concatenate([first, 1.0 - first, np.ones((1, m))])
+        to = np.array([self.level, 1.0 - self.level, 1.0])
+        free = np.tile([0.0, 1.0], (m, 1))
+        return Polyhedron(equal, to, np.zeros((0, m)), np.zeros(0), free)
+
+    def __repr__(self):
+        return "Flat"
+
+
+@pytest.mark.parametrize("how", ["fixed", "between", "redundant"])
+def test_constraints_may_leave_no_room(how, rng):
+    """Of a fixed weight, once an arbitrary point of the set was the answer."""
+    X, y = rng.normal(size=(30, 4)), np.where(np.arange(30) % 2, 1.0, -1.0)
+    X += y[:, None] * np.array([1.0, 0.6, 0.3, 0.0])
+    stack = np.stack([np.outer(x, x) for x in X.T]) + 0.1 * np.eye(30)
+    bank, weight_set = DenseBank(center_and_scale(stack)), Flat(how)
+    assert not weight_set.is_point(4)
+    assert Flat(how, 0.3).is_point(2)
+    moved = weight_set.scale(rng.dirichlet(np.ones(4)))
+    assert_allclose(weight_set.scale(moved), moved, atol=1e-12)
+    for criterion in (
+        Fisher(bank, y[:, None], 0.1),
+        Margin(bank, y[:, None], "l1", 1.0),
+        Alignment(bank, y),
+    ):
+        solution = solve(criterion, weight_set)
+        assert solution.converged, solution.status
+        assert solution.weights[0] == pytest.approx(0.2)
     unlimited = Budgets()
     unlimited.polyhedron = lambda m: Polyhedron.sum_to_one(m, high=np.inf)
     with pytest.raises(ValueError, match=r"Budgets\(\): weight 0 has the limits"):

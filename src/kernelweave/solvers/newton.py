@@ -24,6 +24,7 @@ from kernelweave.protocols import (
     NormSet,
     relative_gap,
 )
+from kernelweave.weights.polyhedral import without_flat
 
 State = TypeVar("State")
 
@@ -237,13 +238,16 @@ class _Problem:
         self.criterion, self.m, self.q, self.unit = criterion, m, weight_set.power, unit
         self.concave = "concave reciprocal" in criterion.offers
         allowed, one = weight_set.polyhedron(m), np.eye(m)
+        limited = bool(np.any(allowed.limits != [0.0, np.inf]) or len(allowed.below))
+        sums = np.array_equal(allowed.equal, np.ones((1, m)))
+        self.is_simplex = sums and allowed.equal_to == 1.0 and not limited
+        if not self.is_simplex:
+            allowed = without_flat(allowed, weight_set.start(m))
         low, high = allowed.limits.T
         below, above = low > 0.0, np.isfinite(high)
         self.equal, self.equal_to = allowed.equal, allowed.equal_to
         self.below = np.concatenate([allowed.below, one[above], -one[below]])
         self.below_to = np.concatenate([allowed.below_to, high[above], -low[below]])
-        sums = np.array_equal(self.equal, np.ones((1, m))) and self.equal_to == 1.0
-        self.is_simplex = bool(sums) and len(self.below) == 0
 
     def point(self, v: np.ndarray) -> np.ndarray:
         """The point x that belongs to v (m,)."""

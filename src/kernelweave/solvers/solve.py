@@ -466,9 +466,9 @@ def solve(
         Called with a :class:`TraceRow` after each iteration; a true result stops the
         solve.
     start : ndarray of shape (m,), optional
-        Positive weights near which the optimum is expected, such as those of
-        :func:`~kernelweave.solvers.newton.carried_over`. Only Newton's method in
-        the weights makes use of them; the optimum is the same.
+        Weights near which the optimum is expected, such as those of
+        :func:`~kernelweave.solvers.newton.carried_over`, at any scale. Only Newton's
+        method in the weights makes use of them; the optimum is the same.
     aim : float, optional
         A gap below ``tol`` that is not required, but aimed for as long as steps still
         halve the gap.
@@ -506,6 +506,7 @@ def solve(
     if weights.is_point(criterion.n_weights) and not is_cone:
         chosen = replace(chosen, run=_only_point)
     elif start is not None and chosen.takes_start:
+        start = _inside(criterion, weights, start)
         chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
     best, trace, status, n_factorizations = run
@@ -543,6 +544,25 @@ def solve(
         tol=tol,
         trace=tuple(trace),
     )
+
+
+#: Share of the way from a given start to the inside of the set: interior methods cannot
+#: leave its boundary.
+INSIDE = 1e-6
+
+
+def _inside(
+    criterion: Criterion, weight_set: WeightSet, start: np.ndarray
+) -> np.ndarray:
+    """Weights (m,) to start from, moved into the set."""
+    start, m = np.asarray(start, dtype=np.float64), criterion.n_weights
+    allowed = np.isfinite(start) & (start >= 0)
+    if start.shape != (m,) or not (np.all(allowed) and np.any(start > 0)):
+        raise ValueError(
+            f"start must hold {m} finite weights >= 0, not all 0; got {start.tolist()}"
+        )
+    near = weight_set.scale(start / np.max(start))
+    return weight_set.scale(near + INSIDE * (weight_set.start(m) - near))
 
 
 def _only_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:

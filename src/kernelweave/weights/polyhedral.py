@@ -84,6 +84,34 @@ def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
     return best
 
 
+#: Room within a constraint that counts as none.
+NO_ROOM = 1e-9
+
+
+def without_flat(allowed: Polyhedron, inside: np.ndarray) -> Polyhedron:
+    """The polyhedron with independent equations, and inequalities that leave room.
+
+    Those that leave none at ``inside`` (m,), a point in the relative interior, leave
+    none anywhere: they become equations.
+    """
+    m = len(inside)
+    rows, room = allowed.inequalities()
+    flat = room - rows @ inside <= LP_TOLERANCE * np.linalg.norm(rows, axis=1)
+    equal = np.concatenate([allowed.equal, rows[flat]])
+    u, sizes, basis = np.linalg.svd(equal, full_matrices=False)
+    use = sizes > NO_ROOM * np.max(sizes, initial=0.0)
+    equal_to = u.T @ np.append(allowed.equal_to, room[flat])
+    r, limits = len(allowed.below), allowed.limits.copy()
+    limits[flat[r : r + m] | flat[r + m :]] = 0.0, np.inf
+    return Polyhedron(
+        basis[use],
+        equal_to[use] / sizes[use],
+        allowed.below[~flat[:r]],
+        allowed.below_to[~flat[:r]],
+        limits,
+    )
+
+
 class PolyhedralSet(WeightSet):
     """``{ w : A w = b, C w <= d, 0 <= low <= w <= high }`` with finite limits.
 
@@ -104,13 +132,13 @@ class PolyhedralSet(WeightSet):
         Raises
         ------
         ValueError
-            If no weights satisfy all constraints.
+            If no weights satisfy all constraints, or some weight can only be 0.
         """
         return self._centre(m)[0]
 
     def is_point(self, m: int) -> bool:
-        """Whether some inequality has no slack anywhere."""
-        return m == 1 or self._centre(m)[1] <= 1e-9
+        """Whether the constraints leave no choice."""
+        return m == 1 or self._centre(m)[1]
 
     def support(self, scores: np.ndarray) -> float:
         """``max <scores, w>``, bounded from above by the multipliers of its program."""
@@ -123,7 +151,8 @@ class PolyhedralSet(WeightSet):
     def scale(self, weights: np.ndarray) -> np.ndarray:
         """The nearest solution of the equations, pulled inside towards the start."""
         m = len(weights)
-        allowed, centre = self.polyhedron(m), self.start(m)
+        centre = self.start(m)
+        allowed = without_flat(self.polyhedron(m), centre)
         off = allowed.equal @ weights - allowed.equal_to
         step = weights - np.linalg.pinv(allowed.equal) @ off - centre
         rows, room = allowed.inequalities()
@@ -139,21 +168,36 @@ class PolyhedralSet(WeightSet):
         off = np.abs(allowed.equal @ weights - allowed.equal_to)
         return float(np.max(np.append(rows @ weights - room, off), initial=0.0))
 
-    def _centre(self, m: int) -> tuple[np.ndarray, float]:
-        """The point deepest inside the set, and its depth."""
+    def _centre(self, m: int) -> tuple[np.ndarray, bool]:
+        """A point deep inside the set, and whether it is the only one.
+
+        Inequalities that leave no room anywhere, as those of a weight between equal
+        limits, have positive multipliers: the point is then deep inside the others.
+        """
         allowed = self.polyhedron(m)
         rows, room = allowed.inequalities()
-        deeper = Polyhedron(
-            np.pad(allowed.equal, ((0, 0), (0, 1))),
-            allowed.equal_to,
-            np.column_stack([rows, np.linalg.norm(rows, axis=1)]),
-            room,
-            np.tile([-np.inf, np.inf], (m + 1, 1)),
-        )
-        answer = linear_program(np.append(np.zeros(m), -1.0), deeper)
-        if answer is None or answer[0][-1] < -1e-9:
-            raise ValueError(f"no {m} weights satisfy all constraints of {self!r}")
-        return answer[0][:-1], float(answer[0][-1])
+        depths, depth = np.linalg.norm(rows, axis=1), 0.0
+        while np.any(depths) and not depth > NO_ROOM:
+            deeper = Polyhedron(
+                np.pad(allowed.equal, ((0, 0), (0, 1))),
+                allowed.equal_to,
+                np.column_stack([rows, depths]),
+                room,
+                np.tile([-np.inf, np.inf], (m + 1, 1)),
+            )
+            answer = linear_program(np.append(np.zeros(m), -1.0), deeper)
+            if answer is None or answer[0][-1] < -NO_ROOM:
+                raise ValueError(f"no {m} weights satisfy all constraints of {self!r}")
+            centre, depth = answer[0][:-1], float(answer[0][-1])
+            flat = (answer[1] > NO_ROOM) & (depths > 0.0)
+            depths[flat & (depth <= NO_ROOM)] = 0.0
+        is_point = len(without_flat(allowed, centre).equal) == m
+        if not is_point and np.min(centre) <= NO_ROOM:
+            i = int(np.argmin(centre))
+            raise ValueError(
+                f"{self!r}: weight {i} can only be 0; leave out its kernel instead"
+            )
+        return centre, is_point
 
     def _maximum(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         scores = np.asarray(scores, dtype=np.float64)
@@ -168,10 +212,6 @@ class PolyhedralSet(WeightSet):
         if best is None:
             raise ValueError(f"a linear program over {self!r} could not be solved")
         return -bound, best
-
-
-#: Slack in the sum of the caps that counts as zero.
-NO_ROOM = 1e-9
 
 
 class CappedSimplex(PolyhedralSet):
