@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from sklearn.base import clone
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
-from kernelweave import KernelFDA, MultipleKernelFDA, _array
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC, _array
 from kernelweave._array import few_threads
+from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
 from kernelweave.kernels import (
     RBF,
     Laplacian,
@@ -120,6 +122,30 @@ def test_fits_that_overlap_restore_the_threads():
     done.set()
     thread.join()
     assert after == [{2}]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelFDA(),
+        KernelFDA(scoring="balanced_accuracy"),
+        MultipleKernelFDA(cv=2, objective="loo"),
+        MultipleKernelSVC(solver="newton", C=1e3),
+        MultipleKernelSVC(C="cv"),
+    ],
+    ids=lambda model: str(model),
+)
+def test_fits_that_overlap_hide_no_warnings(model, monkeypatch):
+    """The filters of warnings belong to all threads, of which any may restore them."""
+    X, y = rows(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setattr(warnings.catch_warnings, "__exit__", lambda *_: None)
+        clone(model).fit(X, y)
+        monkeypatch.undo()
+        for kind in (UserWarning, KernelWarning, KernelWeaveConvergenceWarning):
+            with pytest.raises(kind):
+                warnings.warn("in the next fit", kind, stacklevel=1)
 
 
 KERNELS = [RBF(), RBF(factor=3.0), Linear(), Laplacian(), Polynomial(2)]

@@ -20,7 +20,6 @@ import numpy as np
 from scipy import linalg
 from scipy.optimize import nnls
 from sklearn import config_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from kernelweave._array import (
@@ -555,7 +554,7 @@ def libsvm(
         )
         with warnings.catch_warnings(), config_context(assume_finite=True):
             # the accuracy is measured by the caller
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "Solver terminated early")
             svc.fit(part, y[rows], sample_weight=shares)
         coef[rows[svc.support_], c] = svc.dual_coef_[0]
     return coef

@@ -746,7 +746,8 @@ def choose_splits(
         n_folds = max(2, min(n_folds, int(np.max(counts))))
     splitter = shuffled_folds(n_folds, classify, groups is not None, 0)
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
-        warnings.simplefilter("ignore", UserWarning)
+        few = "The (least populated class in y|number of unique classes) "
+        warnings.filterwarnings("ignore", few)
         return list(splitter.split(rows, targets if classify else None, groups))
 
 

@@ -100,7 +100,9 @@ class Measure:
                 )
             given["sample_weight"] = weights
         with warnings.catch_warnings():  # of measures that are undefined, or zero
-            warnings.simplefilter("ignore", UserWarning)
+            # no others, as threads that overlap may leave the filter in place
+            whose = r"sklearn\.(metrics|utils)"
+            warnings.filterwarnings("ignore", category=UserWarning, module=whose)
             try:
                 return float(scorer(model, predicted, truth, **given))
             except (ValueError, TypeError, AttributeError) as error:
