@@ -10,8 +10,10 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    LeaveOneOut,
     PredefinedSplit,
     StratifiedKFold,
+    cross_val_predict,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -128,6 +130,22 @@ def test_regression_and_outputs(rng):
     junk = result.views[2]
     assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.3
     assert junk["score_without"] > 0.9  # measured: 0.98
+
+
+@pytest.mark.one_seed
+def test_r2_is_that_of_all_rows_left_out(rng):
+    """Before, each fold had its own, which a single row has not: it was NaN."""
+    X, _ = make_data(rng, n=24)
+    y = np.column_stack([X["a"] + rng.normal(size=24), np.full(24, 0.1)])
+    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    result = view_ablation(model, X, y, cv=LeaveOneOut())
+    rows, means = X[["c", "d", "e", "f"]], np.full(24, np.nan)
+    rest = MultipleKernelRidge(VIEWS[1:], norm=1, alpha=0.1, cv=None)
+    predicted = cross_val_predict(rest, rows, y, cv=LeaveOneOut())[:, 0]
+    for i in range(24):
+        means[i] = np.mean(np.delete(y[:, 0], i))
+    wrong, spread = (np.sum((y[:, 0] - guess) ** 2) for guess in (predicted, means))
+    assert result.views[0]["score_without"] == pytest.approx(1 - wrong / spread)
 
 
 @pytest.mark.one_seed
@@ -261,6 +279,19 @@ def test_refusals(rng):
         view_ablation(MultipleKernelFDA(norm=1, cv=None).fit(X, y), X, y)
     with pytest.raises(TypeError, match="KernelAlignment only transforms"):
         view_ablation(KernelAlignment(VIEWS).fit(X, y), X, y)
+    ridge = MultipleKernelRidge(VIEWS, norm=1, cv=None).fit(X, np.ones(60))
+    with pytest.raises(ValueError, match=r"y is constant \(1 in every row\)"):
+        view_ablation(ridge, X, np.ones(60))
+
+
+@pytest.mark.one_seed
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_a_score_that_a_fold_cannot_have_is_refused(rng):
+    """Before, the order of the views was that of comparisons with NaN."""
+    X, y = make_data(rng)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
+    with pytest.raises(ValueError, match="'roc_auc' is undefined on a fold of 1 row"):
+        view_ablation(model, X, y, cv=LeaveOneOut(), scoring="roc_auc")
 
 
 @pytest.mark.one_seed

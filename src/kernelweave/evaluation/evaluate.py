@@ -74,7 +74,11 @@ def evaluate(
     right, or all wrong, that would be zero; the share is then taken to be that of two
     rows more, of which one is right. Standard errors include the chance in which rows
     are tested. They leave out that of the training rows, which the folds share, so a
-    lead of two standard errors is a little weaker evidence than it looks.
+    lead of two standard errors is a little weaker evidence than it looks. With few rows
+    or groups they are themselves uncertain: for ridge regressions of pure noise, 40
+    rows in 8 groups, the R^2 of the same models on new rows was within two standard
+    errors in 82 % of 60 draws (87 % without groups), and a lead over *no view* beyond
+    them in 4 % of 150.
 
     Parameters
     ----------

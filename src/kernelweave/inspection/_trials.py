@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import check_scoring, r2_score
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     fitted_model,
@@ -117,6 +118,7 @@ class Trials:
         if self.classes is None:
             sizes = np.abs(self.truth - np.mean(self.truth, axis=0))
             self.unit = float(units_of(np.max(sizes), 64))
+            self.spread = self._spread()
         if self.unit != 1.0:
             self.loss_name += f" of y / {self.unit:.3g}"
 
@@ -130,6 +132,22 @@ class Trials:
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
         return folds
+
+    def _spread(self) -> np.ndarray:
+        """Mean squared error of the training means over all folds, (q,); NaN if none.
+
+        A constant output has none, up to rounding.
+        """
+        varies = StandardOutputs.of(self.truth).varies
+        if not np.any(varies):
+            raise ValueError(
+                f"view_ablation: y is constant ({self.truth[0, 0]:.3g} in every row), "
+                "so no view can be of use; pass outputs that vary"
+            )
+        truth = self.truth / self.unit
+        own = [truth[test] - truth[train].mean(axis=0) for train, test in self.folds]
+        spread = np.mean([np.mean(rest**2, axis=0) for rest in own], axis=0)
+        return np.where(varies & (spread > 0), spread, np.nan)
 
     def run(self, sets: Iterable[Views]) -> None:
         """Fit all sets that are not yet known, on every fold."""
@@ -179,6 +197,11 @@ class Trials:
         if self.scoring is not None:
             scorer = check_scoring(model, scoring=self.scoring)
             score = scorer(model, new, self.y[judged])
+            if np.isnan(score):
+                raise ValueError(
+                    f"view_ablation: the score {self.scoring!r} is undefined on a fold "
+                    f"of {len(test)} row(s); pass a cv with fewer and larger folds"
+                )
             decisive = -score
         certificate = getattr(final, "certificate_", None)
         gap = np.nan if certificate is None else certificate.gap
@@ -210,7 +233,9 @@ class Trials:
         """Score and loss of predictions for the rows ``test``."""
         truth, predicted = self.truth[test] / self.unit, predicted / self.unit
         if self.classes is None:
-            return r2_score(truth, predicted), np.mean((truth - predicted) ** 2)
+            # Of all folds together: a single row has no variance to explain.
+            errors = np.mean((truth - predicted) ** 2, axis=0)
+            return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
         codes = np.argmax(truth, axis=1)
         right = np.mean(np.argmax(predicted, axis=1) == codes)
         if self.loss_name == "error rate":

@@ -80,7 +80,8 @@ def view_ablation(
     cost : dict of str to float, default=None
         The positive cost of measuring each view; None counts each as 1.
     scoring : str or callable, default=None
-        A scorer of scikit-learn; None is accuracy, or R^2 for a regression.
+        A scorer of scikit-learn; None is accuracy, or R^2 for a regression: one minus
+        the loss over that of the training means, the latter averaged over all folds.
     n_jobs : int, default=None
         Number of fits at a time, as in scikit-learn.
     random_state : int, RandomState instance or None, default=None
