@@ -25,9 +25,9 @@ from kernelweave.cli.output import (
 from kernelweave.cli.progress import progress
 from kernelweave.datasets import load_digits_views
 from kernelweave.evaluation.held_out import new_rows
-from kernelweave.fits.scores import accuracy
 from kernelweave.inspection import weight_intervals
 from kernelweave.models import KernelFDA, MultipleKernelFDA
+from kernelweave.models.shared.learner import accuracy
 from kernelweave.report import write_report
 
 #: Views of noise, and columns of each.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.cli.read import as_written
-from kernelweave.fits.scores import accuracy
+from kernelweave.models.shared.learner import accuracy
 
 
 def score_classes(

@@ -16,7 +16,6 @@ from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
-from kernelweave.fits.scores import accuracy, ratio_of_means
 from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
@@ -30,6 +29,7 @@ from kernelweave.models.shared.inputs import (
     check_targets,
     read_groups,
 )
+from kernelweave.models.shared.learner import accuracy, ratio_of_means
 from kernelweave.views.columns import is_precomputed, listed, some
 
 #: The name of the model itself in the table.
