@@ -132,6 +132,8 @@ def test_columns_are_scaled_and_first_rows_taken(data_dir):
     assert (X.min(), X.max()) == (0.0, 1.0)
     X, y = ye2007.table("waveform", 3)
     assert np.bincount(y).tolist() == [100, 100, 100]
+    _, y = ye2007.MULTICLASS_ROWS["Waveform (3)"]()
+    assert min(np.bincount(y)) > 1000  # of which each split draws 100
 
 
 def test_rows_are_drawn_anew_for_each_split():

@@ -454,16 +454,6 @@ def smallest_near_rank(results: Results) -> tuple[bool, str]:
 
 
 def bounds_meet(results: Results) -> tuple[bool, str]:
-    """Whether the relative gap after the last round is small in every split."""
-
-    def met(row: str, column: str) -> tuple[bool, str]:
-        gaps = results.values(row, column, "gap")
-        return bool(np.max(gaps) < CLOSED), f"{row}, {column}: {np.mean(gaps):.2g}"
-
-    return all_hold(itertools.starmap(met, results.places), "relative gap: ")
-
-
-def bounds_meet_everywhere(results: Results) -> tuple[bool, str]:
     """Whether the gap is closed in every split at every setting, and where it is."""
     rows = results.some_rows
 
