@@ -374,6 +374,17 @@ def test_an_interrupt_loses_nothing(rng, monkeypatch):
 # Choice and messages ------------------------------------------------------------------
 
 
+def test_an_error_that_no_row_is_left_to_measure_is_unknown(rng):
+    """With every row a landmark it was said to be at most 0."""
+    X, y = draw(rng, n=60)
+    model = MultipleKernelFDA(
+        MIXED, norm=1, features="nystroem", n_features=60, cv=None
+    )
+    report = model.fit(X, y).features_
+    assert np.isnan(report.worst_error) and "nan" not in str(report)
+    assert any("error is unknown" in text for text in model.certificate_.remarks)
+
+
 @pytest.mark.one_seed
 def test_auto_takes_kernels_while_they_fit(rng):
     X, y = draw(rng)

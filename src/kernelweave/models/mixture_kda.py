@@ -96,9 +96,10 @@ class MixtureKDA(KernelDiscriminant):
         None takes their shares among the weighted training rows.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it; train each expert on the rows that have its view, and renormalise the
-        weights over the experts that a row has ("available"); or fill centred kernels
-        with zeros ("zero").
+        refuse it (in a table, the kernel "auto" imputes its columns instead); train
+        each expert on the rows that have its view, and renormalise the weights over the
+        experts that a row has ("available"); or fill centred kernels with zeros
+        ("zero").
     solver : {"auto", "newton", "em"}, default="auto"
         How the concave problem is solved; "auto" is Newton's method.
     tol : float, default=1e-6

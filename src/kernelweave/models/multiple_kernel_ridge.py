@@ -112,8 +112,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries in that view's kernels with the mean over the
-        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
+        its entries in that view's kernels with the mean over the available kernels, or
+        with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "on_the_fly", "nystroem", "random"}, default="auto"
         How kernels are represented: as n x n matrices, as kernels that are made anew in
         every pass and take the memory of one matrix, or by explicit features whose

@@ -97,8 +97,9 @@ class MultipleKernelSVC(MarginClassifier):
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries in that view's kernels with the mean over the
-        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
+        its entries in that view's kernels with the mean over the available kernels, or
+        with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
         otherwise, and with "on_the_fly", kernels are made anew in every pass, and the

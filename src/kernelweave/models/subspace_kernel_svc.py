@@ -122,8 +122,9 @@ class SubspaceKernelSVC(
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries in that view's kernels with the mean over the
-        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
+        its entries in that view's kernels with the mean over the available kernels, or
+        with zeros. See :doc:`/user_guide/missing_views`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
         way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results

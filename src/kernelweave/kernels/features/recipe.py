@@ -93,8 +93,8 @@ class FeatureReport:
 
     @property
     def worst_error(self) -> float:
-        """The largest held-out kernel error."""
-        return max((m.error for m in self.maps if m.error == m.error), default=0.0)
+        """The largest held-out kernel error; NaN if one could not be measured."""
+        return float(np.max([m.error for m in self.maps], initial=0.0))
 
     @property
     def remarks(self) -> list[str]:
@@ -104,9 +104,14 @@ class FeatureReport:
         lines = [f"features: {self.why}"]
         approximate = [m for m in self.maps if m.how != "exact"]
         if approximate:
+            known = (
+                f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
+            )
+            if np.isnan(self.worst_error):
+                known = "is unknown, as too few rows are left beside the landmarks"
             lines.append(
                 "the optimum is that of approximate kernels: the held-out kernel error "
-                f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
+                + known
             )
         poor = [repr(m.kernel) for m in approximate if m.error > POOR]
         if poor:
@@ -120,7 +125,7 @@ class FeatureReport:
         lines = [f"{self.representation}: {self.why}"]
         lines += [
             f"  {m.kernel:<40} {m.how:<15} {m.n_features:>6} features, "
-            f"held-out error {m.error:.2g}"
+            f"held-out error {'unknown' if np.isnan(m.error) else f'{m.error:.2g}'}"
             for m in self.maps
         ]
         return "\n".join(lines)
