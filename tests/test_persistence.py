@@ -38,6 +38,7 @@ from kernelweave.persistence import (
     read_header,
     written_whole,
 )
+from kernelweave.views.raw_columns import Columns
 
 pytest.importorskip("skops")
 
@@ -421,6 +422,25 @@ def test_bad_files_are_refused(case, saved):
     with pytest.raises(ModelFileError, match=message) as caught:
         kernelweave.load(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_tables_of_polars_that_would_fill_the_memory(compression):
+    polars = pytest.importorskip("polars")
+    words = polars.Series(["u", "v"] * 50)
+    table = polars.DataFrame({"x": range(100), "word": words, "none": [None] * 100})
+    table = table.with_columns(kind=words.cast(polars.Categorical))
+    for rows in (table, table.clear()):
+        content = rows.write_ipc(None, compression=compression).getvalue()
+        state = Columns(rows, list(table.columns)).__getstate__()
+        state["table"] = {"polars": np.frombuffer(content, dtype=np.uint8)}
+        same = object.__new__(Columns)
+        if compression == "uncompressed":
+            same.__setstate__(state)
+            assert same.table.equals(rows)
+        elif len(rows):
+            with pytest.raises(ValueError, match="larger than its data"):
+                same.__setstate__(state)
 
 
 def test_damaged_files_are_refused_or_load_the_same(saved):

@@ -558,6 +558,33 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     assert "--norm is for a model to be fitted" in other
 
 
+@pytest.mark.parametrize(
+    "change",
+    [lambda frame: frame.iloc[1:], lambda frame: frame.assign(x=frame["x"] + 1)],
+)
+def test_a_report_needs_the_rows_of_the_fit(change, capsys):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"x": rng.normal(size=N), "subtype": list("ab") * (N // 2)}
+    )
+    frame.to_csv("rows.csv", index=False)
+    fit = [
+        "--norm",
+        "1",
+        "--alpha",
+        "1",
+        "--folds",
+        "2",
+        "--save",
+        "model.kw",
+        "--quiet",
+    ]
+    assert main(["fit", "rows.csv", "--label", "subtype", *fit]) == 0
+    change(frame).to_csv("others.csv", index=False)
+    message = refused(capsys, "report", "model.kw", "others.csv")
+    assert f"not the rows that model.kw was fitted to, which were {N} of" in message
+
+
 # Files --------------------------------------------------------------------------------
 
 

@@ -11,7 +11,9 @@ from sklearn.base import is_classifier
 from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
+from kernelweave.cli.seen import digests, were_seen
 from kernelweave.cli.settings import MODEL_OPTIONS
+from kernelweave.views.columns import some
 
 
 def run_report(options: argparse.Namespace) -> dict[str, Any]:
@@ -23,12 +25,14 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         The command-line options; see ``kernelweave report --help``.
     """
     check_file("report", options.out)
-    model = None
+    model: Any = None
+    notes: dict[str, Any] = {}
     if options.data[0].endswith(".kw"):
         name, *options.data = options.data
         if not options.data:
             raise ValueError(f"name the tables that {name} was fitted to, as well")
-        given = [key for key in ("kernel", *MODEL_OPTIONS) if getattr(options, key)]
+        fitting = ("kernel", "view", "view_prefix", *MODEL_OPTIONS)
+        given = [key for key in fitting if getattr(options, key)]
         if given:
             option = "--" + given[0].replace("_", "-")
             raise ValueError(
@@ -40,6 +44,14 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
             setattr(options, key, getattr(options, key) or notes.get(key))
         options.task = "classification" if is_classifier(model) else "regression"
     problem = read_problem(options, model)
+    if notes.get("digests"):
+        seen = were_seen(digests(problem.samples), notes["digests"])
+        if len(seen) != notes.get("rows") or not seen.any():
+            raise ValueError(
+                f"{', '.join(options.data)}: not the rows that {name} was fitted to, "
+                f"which were {notes.get('rows')} of {some(notes.get('files', ()))}; "
+                "name these"
+            )
     with progress(options) as say:
         if model is None:
             model = fitted(problem, say)

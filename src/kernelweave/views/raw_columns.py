@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelweave._files import check_arrow
 from kernelweave.views.columns import (
     column_names,
     is_table,
@@ -85,7 +86,7 @@ class Columns:
         if hasattr(table, "iloc"):
             table = _taken_apart(table)
         elif hasattr(table, "get_column") and "Object" not in map(str, table.dtypes):
-            content = table.write_ipc(None).getvalue()
+            content = table.write_ipc(None, compression="uncompressed").getvalue()
             table = {"polars": np.frombuffer(content, dtype=np.uint8)}
         elif not hasattr(table, "get_column") and table.dtype.kind == "O":
             table = {"columns": [_storable(list(column)) for column in table.T]}
@@ -291,7 +292,9 @@ def _put_together(parts: dict[str, Any]) -> Any:
     if "polars" in parts:
         import polars as pl
 
-        return pl.read_ipc(BytesIO(parts["polars"].tobytes()))
+        content = parts["polars"].tobytes()
+        check_arrow(content)
+        return pl.read_ipc(BytesIO(content))
     if "columns" in parts:
         columns = [as_objects(column) for column in parts["columns"]]
         return np.column_stack(columns)
