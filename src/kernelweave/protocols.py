@@ -277,7 +277,7 @@ class WeightSet(Protocol):
                      a single point
         "polyhedron" the set is ``{ w >= 0 : w^q in polyhedron(m) }`` with ``power`` =
                      q, which is 1 unless the set is a ball of that norm; ``start``
-                     satisfies all inequalities strictly
+                     satisfies strictly all inequalities that leave room
         "sparse"     the minimiser of a criterion often has zero weights
         "cuts"       weights of any sign; ``polyhedron(m)`` contains the set, and
                      ``separate(w)`` tightens it

@@ -11,7 +11,7 @@ from kernelweave import Simplex, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import Alignment
 from kernelweave.kernels import DenseBank, center_and_scale, spectral_bank
-from kernelweave.weights import LpBall, SignedSum, Uniform
+from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Uniform
 
 both = pytest.mark.parametrize("centred", [True, False])
 
@@ -105,6 +105,19 @@ def test_the_optimum_is_that_of_a_cone_solver(rng, centred):
     assert cone.converged
     assert cone.value == pytest.approx(ours.value, rel=1e-5)
     assert cone.value >= ours.lower_bound - 1e-12
+
+
+@both
+def test_kernels_that_vanish_may_take_weight_within_caps(rng, centred):
+    """Weight that a cap keeps from the best kernels is lost least on such a kernel."""
+    _, y = random_problem(rng, centred)
+    stack = np.concatenate(
+        [random_stack(rng, len(y), 4), np.zeros((2, len(y), len(y)))]
+    )
+    criterion = Alignment(DenseBank(stack), y, centred=centred)
+    for share in (1.01, 1.3, 2.0, 4.0):
+        solution = solve(criterion, CappedSimplex(share / 6), tol=1e-6)
+        assert solution.converged, solution.status
 
 
 def problem_of_the_note(margin_data, n=60, seed=0):

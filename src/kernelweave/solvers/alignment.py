@@ -72,19 +72,20 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
     is_signed = isinstance(weight_set, SignedSum)
     root, *plain = _least_squares(criterion)
     parts = [plain]
-    if len(root) < np.count_nonzero(criterion.norms):
+    if len(root) < len(start):
         ridges = RIDGES[:1] if is_signed else RIDGES
         parts = [[*_least_squares(criterion, ridge)[1:]] for ridge in ridges]
-    state = criterion.evaluate(start, hessian=False)
+    state, largest = criterion.evaluate(start, hessian=False), np.max(criterion.norms)
+    # Weights of kernels that vanish count towards the sum all the same.
+    units = np.where(criterion.norms > 0.0, criterion.norms, largest)
     # No cosine is larger than 1.
     best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
         rows = _cone_rows(weight_set.polyhedron(len(start)))
-        largest = float(np.max(criterion.norms))  # keeps squares in range
-        flat = criterion.unscaled(rows) * largest
+        flat = rows / (units / largest)  # keeps squares in range
         for inverse, goal in parts:
             half = _nearest(flat @ inverse.T, goal)  # A R^+
-            point = criterion.unscaled(inverse.T @ half)
+            point = inverse.T @ half / units
             total, candidate = float(np.sum(point)), -float(np.linalg.norm(half))
             if len(parts) > 1:  # each bound is that of another S
                 terms = criterion.certificate_terms(start, point, point)
@@ -136,11 +137,8 @@ def _least_squares(
     ``ridge`` is added to the diagonal of S, for kernels at norm one; eigenvalues up to
     ``null`` times the largest are left out.
     """
-    alive = np.flatnonzero(criterion.norms > 0.0)
-    matrix = criterion.correlations[np.ix_(alive, alive)] + ridge * np.eye(len(alive))
-    factor = psd_factor(matrix, null).T
-    root = np.zeros((len(factor), criterion.n_weights))
-    root[:, alive] = factor
+    matrix = criterion.correlations + ridge * np.eye(criterion.n_weights)
+    root = psd_factor(matrix, null).T
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines
 
