@@ -1661,6 +1661,22 @@ def shuffled(p: Problem) -> None:
 
 
 add(
+    "masked targets",
+    labels(lambda y: np.ma.masked_array(y, np.arange(N) < 2)),
+    "a masked array",
+    "{name}: y is",
+    "Drop the masked rows from X and y",
+    error=TypeError,
+)
+add(
+    "sparse targets",
+    labels(lambda y: sparse.csr_array(np.column_stack([y, 1 - y]))),
+    "y is sparse",
+    "{name}: y",
+    "Pass y.toarray()",
+    error=TypeError,
+)
+add(
     "rows of y in another order than those of X",
     shuffled,
     "in different orders",
@@ -1677,6 +1693,14 @@ add(
     "sample_weight.shape == (11,)",
     "{name}: sample_weight",
     "one number per row",
+)
+add(
+    "masked weights",
+    arguments(sample_weight=np.ma.masked_array(np.ones(N), np.arange(N) < 2)),
+    "a masked array",
+    "{name}: sample_weight is",
+    "Drop the masked rows from X and sample_weight",
+    error=TypeError,
 )
 add(
     "folds that were made for rows of weight 0 too",

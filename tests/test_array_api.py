@@ -11,8 +11,10 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 
 from estimators import (
+    EXPLICIT,
     ONE_EACH,
     SETTINGS,
+    ask,
     every_estimator,
     in_turn,
     is_certified,
@@ -228,6 +230,16 @@ def test_text_labels_come_back_in_numpy(estimator, data, other_backend):
 
 
 KERNELS = [RBF(), Chi2(), Cosine(), Laplacian(), Polynomial(2), "auto"]
+
+
+@pytest.mark.parametrize("estimator", some((*ONE_EACH, *EXPLICIT)))
+def test_rows_with_gradients_leave_their_graph(estimator, data):
+    torch = pytest.importorskip("torch")
+    X, y, new = (torch.asarray(part) for part in data)
+    model = clone(estimator).set_params(views=VIEWS)
+    expected = ask(clone(model).fit(X, y), new)
+    found = ask(model.fit(X.clone().requires_grad_(), y), new.clone().requires_grad_())
+    assert not found.requires_grad and torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

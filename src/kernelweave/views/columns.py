@@ -723,7 +723,7 @@ def checked_array(
             "Sparse data was passed for X, but dense data is required. Use "
             "'.to_dense()' to convert it."
         )
-    return X
+    return X.detach() if hasattr(X, "detach") else X  # from the graph of gradients
 
 
 def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:

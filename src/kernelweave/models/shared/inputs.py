@@ -194,6 +194,11 @@ def require_targets(X: Any, y: Any, owner: str) -> Any:
 
 def check_same_rows(X: Any, values: Any, owner: str, name: str) -> None:
     """Compare the pandas indexes of the rows and of what belongs to them, if any."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{owner}: {name} is a masked array, whose mask would be lost. Drop the "
+            f"masked rows from X and {name}, and pass {name}.data"
+        )
     frame = first_kernel(X)
     if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, values)):
         check_row_order(frame, values, owner, name)
@@ -241,6 +246,8 @@ def refuse_own_target(model: Any, X: Any, y: Any) -> None:
 
 def refuse_no_list(y: Any, owner: str) -> None:
     """Refuse what does not hold one target, or one row of targets, per row of X."""
+    if issparse(y):
+        raise TypeError(f"{owner}: y is sparse, but must be dense. Pass y.toarray()")
     shape = np.shape(y) if hasattr(y, "shape") else np.shape(np.asarray(y, object))
     if len(shape) == 0:
         raise ValueError(
