@@ -22,6 +22,9 @@ RESOLUTION = 2e-3
 MAX_PROGRAMS = 60
 #: Evaluations to find the point of a segment where the criterion reaches the level.
 MAX_TRIALS = 12
+#: Part of the way from the optimum to the best point so far where the next segment
+#: starts: close to the end that is sought, segments leave the level set near it.
+NEARLY = 0.9
 #: Relative gap to which the optimum is known before the ranges are computed.
 OPTIMUM = 1e-8
 
@@ -52,28 +55,34 @@ class LevelSet:
         self._bound = partial(kind, criterion, self.level)
         self.ball = isinstance(weight_set, LpBall)
         self.base = _outline(weight_set, self.m)
-        self.rows: list[np.ndarray] = []  # a'w <= b for all w within the level
-        self.limits: list[float] = []
-        self._known: dict[bytes, float] = {}
-        self.value(self.best)
+        # a'w <= b for all w within the level
+        self.cuts: dict[bytes, tuple[np.ndarray, float]] = {}
+        self._known: dict[bytes, tuple[float, np.ndarray, float]] = {}
+        self._cut_at(self.best)
         self.largest_scale = self._largest_scale()
 
-    def value(self, weights: np.ndarray) -> float:
-        """An upper bound on ``J(weights)``; the lower bound there is a new cut."""
+    def _bounds(self, weights: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """An upper bound on ``J(weights)``, and the lower one as ``a'w <= b``."""
         key = weights.tobytes()
         if key not in self._known:
             try:
-                self._known[key], row, limit = self._bound(weights)
-                self._cut(row, limit)
+                self._known[key] = self._bound(weights)
             except FactorizationError:
-                self._known[key] = np.inf
+                self._known[key] = np.inf, weights, np.inf
         return self._known[key]
+
+    def value(self, weights: np.ndarray) -> float:
+        """An upper bound on ``J(weights)``."""
+        return self._bounds(weights)[0]
+
+    def _cut_at(self, weights: np.ndarray) -> None:
+        _, row, limit = self._bounds(weights)
+        self._cut(row, limit)
 
     def _cut(self, row: np.ndarray, limit: float) -> None:
         size = float(np.max(np.abs(row)))
         if np.isfinite(limit) and size > 0:
-            self.rows.append(row / size)
-            self.limits.append(limit / size)
+            self.cuts[row.tobytes()] = row / size, limit / size
 
     def extreme(self, chosen: np.ndarray, sign: float) -> tuple[float, float]:
         """The largest (sign 1) or smallest (-1) share of ``chosen``: proven, reached.
@@ -90,17 +99,21 @@ class LevelSet:
             return share, share
         # In shares times the sign, the largest is wanted, and none exceeds ``proven``.
         chosen, proven = sign * chosen, max(sign, 0.0)
-        reached = start = self._share(self.best, chosen)
+        reached = first = self._share(self.best, chosen)
+        base = self.best
         for _ in range(MAX_PROGRAMS if np.isfinite(self.largest_scale) else 0):
             bound, point = self._program(-chosen)
             if point is None:
                 break
             proven = min(proven, max(-bound, min(sign, 0.0)))
             outer = self._into_set(point)
-            length = abs(self._share(outer, chosen) - start)
+            length = abs(self._share(outer, chosen) - first)
             needed = 0.3 * RESOLUTION / max(length, RESOLUTION)
-            share = self._share(self._last_inside(outer, needed), chosen)
-            reached = max(reached, share)
+            inside = self._last_inside(base, outer, needed)
+            share = self._share(inside, chosen)
+            if share >= reached:
+                reached = share
+                base = self._into_set(self.best + NEARLY * (inside - self.best))
             if abs(proven - reached) <= RESOLUTION:
                 break
         # Rounding may put the reached share past the proven one.
@@ -110,7 +123,7 @@ class LevelSet:
         return float(chosen @ weights) / float(self.is_kernel @ weights)
 
     def _into_set(self, weights: np.ndarray) -> np.ndarray:
-        """A solution of a linear program, without its rounding errors, in the set."""
+        """Weights in the set up to rounding or, for a ball, on the sphere: no worse."""
         weights = np.maximum(weights, 0.0)
         if not self.ball:
             return weights if self.set.violation(weights) <= 1e-9 else self.best
@@ -120,18 +133,22 @@ class LevelSet:
             self._cut((weights / size) ** (norm - 1.0), 1.0)
         return weights / size
 
-    def _last_inside(self, outer: np.ndarray, needed: float = 0.01) -> np.ndarray:
-        """The last point within the level on the way from the optimum to ``outer``.
+    def _last_inside(
+        self, base: np.ndarray, outer: np.ndarray, needed: float = 0.01
+    ) -> np.ndarray:
+        """The last point within the level on the way from ``base`` to ``outer``.
 
-        ``needed`` is the accuracy as a fraction of the way. J rises about with the
-        square of the distance from the optimum, so its square root is interpolated.
+        The point and ``outer`` become cuts. ``needed`` is the accuracy as a fraction of
+        the way. J rises about with the square of the distance from the optimum, so its
+        square root is interpolated.
         """
+        self._cut_at(outer)
         if self.value(outer) <= self.level:
             return outer
         start, end = 0.0, 1.0
-        rise = [0.0, self._root(self.value(outer))]
+        rise = [self._root(self.value(base)), self._root(self.value(outer))]
         for _ in range(MAX_TRIALS):
-            if end - start <= needed:
+            if end - start <= needed or (start > 0 and 1.0 - rise[0] <= 0.5 * needed):
                 break
             ahead = 0.5
             if np.isfinite(rise[1]):
@@ -139,14 +156,14 @@ class LevelSet:
             # Just short of the estimate, so that most points are within the level.
             step = np.clip(ahead * (end - start) - 0.3 * needed, 0.1 * needed, None)
             middle = start + min(float(step), 0.95 * (end - start))
-            value = self.value(self.best + middle * (outer - self.best))
+            value = self.value(self._into_set(base + middle * (outer - base)))
             if value <= self.level:
                 start, rise[0] = middle, self._root(value)
             else:
                 end, rise[1] = middle, self._root(value)
-            if start > 0 and 1.0 - rise[0] <= 0.5 * needed:
-                break
-        return self.best + start * (outer - self.best)
+        inside = self._into_set(base + start * (outer - base))
+        self._cut_at(inside)
+        return inside
 
     def _root(self, value: float) -> float:
         """Square root of the rise above the optimum, 1 at the level."""
@@ -154,8 +171,9 @@ class LevelSet:
 
     def _allowed(self) -> Polyhedron:
         """All linear constraints on w that are known so far."""
-        below = np.vstack([self.base.below, *self.rows])
-        below_to = np.concatenate([self.base.below_to, self.limits])
+        rows, limits = zip(*self.cuts.values(), strict=True) if self.cuts else ((), ())
+        below = np.vstack([self.base.below, *rows])
+        below_to = np.concatenate([self.base.below_to, limits])
         return replace(self.base, below=below, below_to=below_to)
 
     def _program(self, cost: np.ndarray) -> tuple[float, np.ndarray | None]:
@@ -192,7 +210,7 @@ class LevelSet:
             if point is None:
                 break
             proven = max(proven, bound)
-            reached = self._last_inside(self._into_set(point))
+            reached = self._last_inside(self.best, self._into_set(point))
             if proven > NO_KERNEL and float(self.is_kernel @ reached) < 2.0 * proven:
                 break
             if float(self.is_kernel @ reached) <= NO_KERNEL:
