@@ -723,7 +723,7 @@ def checked_array(
             "Sparse data was passed for X, but dense data is required. Use "
             "'.to_dense()' to convert it."
         )
-    return X.detach() if hasattr(X, "detach") else X  # from the graph of gradients
+    return X.detach() if getattr(X, "requires_grad", False) else X  # of a torch graph
 
 
 def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
