@@ -109,11 +109,11 @@ def test_error_rates_of_noise_are_not_recommended():
     Of 20 draws, 1 recommends a view; it was 15 without regard to the number of rows.
     """
     found = []
-    for seed in range(10):
+    for seed in range(5):
         X, y = make_data(np.random.default_rng(seed), n=20, signal=0.0)
         model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
         found.append(view_ablation(model, X, y, cv=3, random_state=seed).recommended)
-    assert sum(map(bool, found)) <= 3  # measured: 1
+    assert sum(map(bool, found)) <= 1  # measured: 0
     X, y = make_data(np.random.default_rng(0), n=20, signal=4.0)
     model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
     assert view_ablation(model, X, y, cv=3, random_state=0).recommended == ["good"]
@@ -149,7 +149,7 @@ def test_r2_is_that_of_all_rows_left_out(rng):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("unit", [1e-250, 1e-100, 1e-60, 1e60, 1e100, 1e250])
+@pytest.mark.parametrize("unit", [1e-250, 1e-60, 1e100])
 def test_the_unit_of_the_outputs_changes_nothing(rng, unit):
     X, _ = make_data(rng)
     y = X["a"].to_numpy() + rng.normal(size=60)
