@@ -78,7 +78,7 @@ class ColumnPlan:
         return {"columns": columns, "ways": list(ways), "which": np.array(which)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        uses = state.get("uses")  # in files of 0.1.0
+        uses = state.get("uses")  # in older files
         if uses is None:
             pairs = zip(state["columns"], state["which"].tolist(), strict=True)
             uses = tuple(replace(state["ways"][k], column=name) for name, k in pairs)

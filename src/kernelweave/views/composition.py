@@ -14,7 +14,7 @@ from kernelweave.views.columns import did_you_mean, plain_columns
 def kernels_of_views(views: Any, own: list[str]) -> dict[str, Any]:
     """Kernels by view name, unless it is one of the estimator's ``own`` parameters.
 
-    None where ``views`` is not a list of views.
+    Empty where ``views`` is not a list of views.
     """
     views = views if isinstance(views, list) else []
     if not all(isinstance(view, tuple) and len(view) == 3 for view in views):
@@ -67,7 +67,7 @@ def with_params_of_views(
 
 
 def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any]:
-    """The state of an estimator without tables, functions of columns and itself."""
+    """The state of an estimator as files hold it: arrays for tables, not itself."""
     for name in own:
         if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
             state = state | {name: state[name].to_numpy()}
