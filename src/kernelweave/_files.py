@@ -1,13 +1,19 @@
-"""Files that may be damaged, or made to fill the memory, are read or refused."""
+"""Files that may be damaged, or made to fill the memory, are read or refused.
+
+Tables are written as CSV, with no cell that a spreadsheet would run.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +21,8 @@ import numpy as np
 
 #: A compressed file holds at most this many times its own size, or SMALL bytes.
 EXPANSION, SMALL = 50, 2**23
+#: What a spreadsheet takes for the beginning of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def room_for(size: int) -> int:
@@ -122,3 +130,44 @@ def _too_much(path: Path) -> str:
         f"{path} has {path.stat().st_size:,} bytes and holds more than {EXPANSION} "
         "times as many; unpack it first if you trust whoever made it"
     )
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None:
+    """Write rows such as those of ``weights_table`` to a CSV file.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Rows with the same keys; the keys become the header.
+    path : str or path
+        The file; it is replaced if it exists.
+
+    Notes
+    -----
+    A text that a spreadsheet would run as a formula, since it begins with ``=``, ``+``,
+    ``-`` or ``@``, gets an apostrophe before it; numbers stay as they are.
+    """
+    Path(path).write_bytes(csv_text(rows).encode())
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What :func:`to_csv` writes."""
+    if not rows:
+        raise ValueError("there are no rows to write")
+    rows = [{_harmless(k): _harmless(v) for k, v in row.items()} for row in rows]
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

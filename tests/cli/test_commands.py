@@ -19,7 +19,7 @@ from kernelweave.cli.main import main
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import score_classes
-from kernelweave.inspection import to_csv
+from kernelweave._files import to_csv
 from kernelweave.models import (
     KernelAlignment,
     MixtureKDA,

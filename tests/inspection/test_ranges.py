@@ -21,7 +21,8 @@ from kernelweave import (
     solve,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.inspection import criterion_ranges, weight_ranges
+from kernelweave.inspection import weight_ranges
+from kernelweave.inspection.ranges import criterion_ranges
 from kernelweave.inspection._level_set import LevelSet
 from kernelweave.kernels import DenseBank, center_and_scale
 

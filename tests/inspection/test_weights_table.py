@@ -18,9 +18,9 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
+from kernelweave._files import to_csv
 from kernelweave.inspection import (
     KernelWeightsDisplay,
-    to_csv,
     view_pvalues,
     weights_table,
 )

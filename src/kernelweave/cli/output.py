@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import to_numpy
+from kernelweave._files import to_csv
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import (
     KernelWeightsDisplay,
     ProjectionDisplay,
-    to_csv,
     weights_table,
 )
 from kernelweave.inspection._figure import axes, can_draw, save_figure

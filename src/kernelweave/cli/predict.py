@@ -16,7 +16,7 @@ from kernelweave.cli.samples import Samples, new_samples, read_tables, read_targ
 from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
-from kernelweave.inspection.weights import csv_text
+from kernelweave._files import csv_text
 from kernelweave.persistence import load, read_header, used_from, written_whole
 
 

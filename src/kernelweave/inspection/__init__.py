@@ -9,10 +9,10 @@ from kernelweave.inspection.feature_importance import (
 )
 from kernelweave.inspection.projection import ProjectionDisplay
 from kernelweave.inspection.pvalues import view_pvalues
-from kernelweave.inspection.ranges import ShareRange, criterion_ranges, weight_ranges
+from kernelweave.inspection.ranges import weight_ranges
 from kernelweave.inspection.view_permutation import view_permutation_importance
 from kernelweave.inspection.view_shares import ViewSharesDisplay, weight_intervals
-from kernelweave.inspection.weights import KernelWeightsDisplay, to_csv, weights_table
+from kernelweave.inspection.weights import KernelWeightsDisplay, weights_table
 
 __all__ = [
     "AblationDisplay",
@@ -21,12 +21,9 @@ __all__ = [
     "FeatureImportanceDisplay",
     "KernelWeightsDisplay",
     "ProjectionDisplay",
-    "ShareRange",
     "ViewSharesDisplay",
     "contributions",
-    "criterion_ranges",
     "feature_importance",
-    "to_csv",
     "view_ablation",
     "view_permutation_importance",
     "view_pvalues",

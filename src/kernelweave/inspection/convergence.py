@@ -26,7 +26,7 @@ class ConvergenceDisplay(Drawn):
     Parameters
     ----------
     traces : dict
-        The history of each named solve, a sequence of ``TraceRow``.
+        The ``trace`` of each named :class:`~kernelweave.Solution`.
     tol : float, default=None
         The requested tolerance, drawn as a line.
 

@@ -85,7 +85,6 @@ def weight_ranges(
     See Also
     --------
     weight_intervals : How the shares vary from sample to sample.
-    criterion_ranges : The same for any criterion and weight set.
 
     Examples
     --------

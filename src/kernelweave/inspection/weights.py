@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -28,8 +24,6 @@ from kernelweave.models.shared.base import caution_about_shares
 ROW_HEIGHT = 0.24
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
-#: What a spreadsheet takes for the beginning of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def weights_table(model: Any) -> list[dict[str, Any]]:
@@ -77,47 +71,6 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
             strict=True,
         )
     ]
-
-
-def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None:
-    """Write rows such as those of :func:`weights_table` to a CSV file.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        Rows with the same keys; the keys become the header.
-    path : str or path
-        The file; it is replaced if it exists.
-
-    Notes
-    -----
-    A text that a spreadsheet would run as a formula, since it begins with ``=``, ``+``,
-    ``-`` or ``@``, gets an apostrophe before it; numbers stay as they are.
-    """
-    Path(path).write_bytes(csv_text(rows).encode())
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What :func:`to_csv` writes."""
-    if not rows:
-        raise ValueError("there are no rows to write")
-    rows = [{_harmless(k): _harmless(v) for k, v in row.items()} for row in rows]
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 @dataclass(frozen=True)

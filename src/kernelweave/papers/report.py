@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import kernelweave
-from kernelweave.inspection import to_csv
+from kernelweave._files import to_csv
 from kernelweave.inspection._figure import can_draw, save_figure
 from kernelweave.papers.experiment import Published
 from kernelweave.papers.results import (

@@ -2,12 +2,11 @@
 
 from kernelweave.solvers.mixture import truncated_em
 from kernelweave.solvers.reference import FreeKernel, free_alignment, free_margin
-from kernelweave.solvers.solve import Solution, TraceRow, certify, solve
+from kernelweave.solvers.solve import Solution, certify, solve
 
 __all__ = [
     "FreeKernel",
     "Solution",
-    "TraceRow",
     "certify",
     "free_alignment",
     "free_margin",

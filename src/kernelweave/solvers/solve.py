@@ -143,8 +143,10 @@ class Solution(_Found):
         The solver that found the weights.
     tol : float
         The tolerance asked for.
-    trace : tuple of TraceRow
-        The history.
+    trace : tuple
+        The history: one row per iteration, with ``iteration`` (from 1), ``value``,
+        ``lower_bound``, ``gap`` and ``seconds`` (since the start); NaN where no bound
+        is known.
     """
 
     gap: float
@@ -463,8 +465,8 @@ def solve(
         Maximum number of iterations; the default is many times what the method
         usually needs.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each iteration; a true result stops the
-        solve.
+        Called after each iteration with the new row of ``Solution.trace``; a true
+        result stops the solve.
     start : ndarray of shape (m,), optional
         Weights near which the optimum is expected, such as those of
         :func:`~kernelweave.solvers.newton.carried_over`, at any scale. Only Newton's
