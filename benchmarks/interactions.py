@@ -20,7 +20,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.datasets import MissingDataError
 from kernelweave.models.shared.interactions import WORTHWHILE
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
@@ -58,7 +57,7 @@ def real(n_splits):
     for name, load in SETS.items():
         try:
             blocks, y = load()
-        except MissingDataError as error:
+        except FileNotFoundError as error:
             print(f"{name}: left out: {error}")
             continue
         if len(blocks) < 2:

@@ -11,7 +11,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from study import views
 
 from kernelweave import KernelFDA, MixtureKDA, MultipleKernelFDA
-from kernelweave.datasets import MissingDataError
 
 PICTURE = (
     pathlib.Path(__file__).parent.parent / "docs" / "_static" / "missing_views.svg"
@@ -53,7 +52,7 @@ def run(quick: bool = False) -> Section:
     for name, load in SETS.items():
         try:
             blocks, y = load()
-        except MissingDataError as error:
+        except FileNotFoundError as error:
             section.remarks.append(f"{name}: left out. {error}")
             continue
         curves[name] = found = _accuracies(blocks, y, n_splits)

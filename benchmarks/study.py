@@ -36,12 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.datasets import (
-    MissingDataError,
-    fetch_expression,
-    fetch_table,
-    fetch_views,
-)
+from kernelweave.datasets import fetch_expression, fetch_views
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "study.json"
@@ -101,7 +96,7 @@ def table(name, groups, rows=None):
     """A table of the papers, its columns split into ``groups``: name -> columns."""
 
     def load():
-        bunch = fetch_table(name, as_frame=False)
+        bunch = fetch_views(name, as_frame=False)
         blocks = {view: bunch.data[:, columns] for view, columns in groups.items()}
         blocks = {
             view: block[:, np.ptp(block, axis=0) > 0] for view, block in blocks.items()
@@ -369,7 +364,7 @@ def run(n_splits, n_jobs):
     for name, load in SETS.items():
         try:
             blocks, y = load()
-        except MissingDataError as error:
+        except FileNotFoundError as error:
             print(f"{name}: left out: {error}")
             continue
         done = results.setdefault(name, {})

@@ -18,9 +18,9 @@ import numpy as np
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.datasets import load_digits_views
+from kernelweave.datasets import fetch_views
 
-digits, rng = load_digits_views(as_frame=False), np.random.default_rng(0)
+digits, rng = fetch_views("digits", as_frame=False), np.random.default_rng(0)
 useless = [rng.permutation(digits.data[:, :64]) for _ in range(10)]
 X, y = np.hstack([digits.data, *useless]), digits.target
 train, new = np.split(rng.permutation(1797)[:750], [150])

@@ -20,9 +20,9 @@ with its pictures.
 from sklearn.model_selection import train_test_split
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 
-cancer = load_breast_cancer_views()
+cancer = fetch_views("breast_cancer")
 X_train, X_test, y_train, y_test = train_test_split(
     cancer.data, cancer.target, stratify=cancer.target, random_state=0
 )

@@ -22,10 +22,10 @@ from scipy.spatial.distance import cdist
 from sklearn.model_selection import cross_val_score
 
 from kernelweave import MultipleKernelFDA, join_tables
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 from kernelweave.kernels import Similarity
 
-cancer = load_breast_cancer_views()
+cancer = fetch_views("breast_cancer")
 ids = [f"T-{i:03d}" for i in range(len(cancer.data))]
 whole = cancer.data.set_axis(ids, axis=0)
 rng = np.random.default_rng(0)

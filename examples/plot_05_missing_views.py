@@ -20,10 +20,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views, make_views
+from kernelweave.datasets import fetch_views, make_views
 
 tables = {
-    "tumours, three views": load_breast_cancer_views(as_frame=False),
+    "tumours, three views": fetch_views("breast_cancer", as_frame=False),
     "synthetic, two of four views": make_views(
         569, 4, 2, 3, separation=2.5, random_state=0, as_frame=False
     ),

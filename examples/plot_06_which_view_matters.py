@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 from kernelweave.inspection import (
     AblationDisplay,
     ViewSharesDisplay,
@@ -25,7 +25,7 @@ from kernelweave.inspection import (
     weight_ranges,
 )
 
-cancer = load_breast_cancer_views(as_frame=False)
+cancer = fetch_views("breast_cancer", as_frame=False)
 noise = np.random.default_rng(0).standard_normal((len(cancer.data), 10))
 X, y = np.hstack([cancer.data, noise])[::3], cancer.target[::3]
 kernels = ["linear", "rbf"]

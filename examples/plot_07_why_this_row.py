@@ -21,7 +21,7 @@ from sklearn.calibration import CalibrationDisplay
 from sklearn.model_selection import train_test_split
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 from kernelweave.inspection import (
     ContributionsDisplay,
     FeatureImportanceDisplay,
@@ -29,7 +29,7 @@ from kernelweave.inspection import (
     view_permutation_importance,
 )
 
-cancer = load_breast_cancer_views(as_frame=True)
+cancer = fetch_views("breast_cancer", as_frame=True)
 X, y = cancer.data, cancer.target_names[cancer.target]
 noise = np.random.default_rng(0).standard_normal((len(X), 10))
 X = X.join(pd.DataFrame(noise, columns=[f"noise {j}" for j in range(10)]))

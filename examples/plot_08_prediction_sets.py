@@ -25,9 +25,9 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import ShuffleSplit, train_test_split
 
 from kernelweave import MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.datasets import load_digits_views
+from kernelweave.datasets import fetch_views
 
-digits = load_digits_views(as_frame=False)
+digits = fetch_views("digits", as_frame=False)
 X, y = digits.data, digits.target
 rows = np.arange(len(X))
 train, rest = train_test_split(rows, train_size=80, stratify=y, random_state=0)

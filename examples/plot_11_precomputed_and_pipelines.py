@@ -18,10 +18,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_digits_views
+from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF, center_and_scale
 
-digits = load_digits_views(as_frame=False)
+digits = fetch_views("digits", as_frame=False)
 rows = np.argsort(digits.target[:400], kind="stable")  # by class, for the picture
 X, y = digits.data[rows], digits.target[rows]
 names = [name for name, _, _ in digits.views]

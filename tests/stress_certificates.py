@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave import (
     Alignment,
@@ -50,7 +51,7 @@ from kernelweave._array import to_numpy
 from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.inner.correlation import maximize_correlation
 from kernelweave.inner.svm import balanced, best_intercepts
@@ -752,7 +753,7 @@ def run(seed: int) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", KernelWarning)
-        warnings.simplefilter("ignore", KernelWeaveConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             return model_case(rng) if seed % 5 == 4 else solve_case(rng)
         except np.linalg.LinAlgError as error:  # a ValueError, but of no use to anyone

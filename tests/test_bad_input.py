@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from bad_input_cases import CASES, fitted
@@ -34,11 +35,7 @@ from kernelweave import (
     MultipleKernelRidge,
     _array,
 )
-from kernelweave.exceptions import (
-    KernelWarning,
-    KernelWeaveConvergenceWarning,
-    MemoryRefusedError,
-)
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF
 
 #: Refusals do not depend on the settings; odd but valid data reach more of the code.
@@ -442,7 +439,7 @@ def test_max_iter(estimator, any_table, norm, alpha):
     best = clone(model).set_params(tol=1e-10).fit(X, y).certificate_
     model.set_params(max_iter=1)
     wanted = r"stopped at max_iter=1: relative gap .*, not 1e-06"
-    with pytest.warns(KernelWeaveConvergenceWarning, match=wanted):
+    with pytest.warns(ConvergenceWarning, match=wanted):
         model.fit(X, y)
     certificate = model.certificate_
     assert not certificate.converged
@@ -462,7 +459,7 @@ def test_max_iter_of_every_search(name, any_table):
     model = with_views(SETTINGS[name], VIEWS)
     best = clone(model).set_params(tol=1e-9).fit(X, y).certificate_
     model.set_params(**NOT_CONVERGED[name])
-    with pytest.warns(KernelWeaveConvergenceWarning, match="stopped at max_iter=1"):
+    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=1"):
         model.fit(X, y)
     certificate = model.certificate_
     assert not certificate.converged and "optimal" not in certificate.status
@@ -476,7 +473,7 @@ def test_max_iter_of_every_search(name, any_table):
 def test_max_iter_of_leave_one_out(any_table):
     X, y = any_table
     model = MultipleKernelFDA(VIEWS, objective="loo", max_iter=1, cv=None)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=1"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         model.fit(X, y)
     assert not model.certificate_.converged
     assert_sane(model, X)

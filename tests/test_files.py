@@ -500,4 +500,4 @@ def test_no_connections(monkeypatch, tmp_path):
     model = kernelweave.MultipleKernelFDA(norm=1, alpha=0.1, cv=None).fit(X, y)
     kernelweave.save(model, tmp_path / "model.kw")
     kernelweave.load(tmp_path / "model.kw").predict(X)
-    kernelweave.datasets.load_breast_cancer_views()
+    kernelweave.datasets.fetch_views("breast_cancer")

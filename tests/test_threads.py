@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC, _array
 from kernelweave._array import few_threads
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import (
     RBF,
     Laplacian,
@@ -143,7 +144,7 @@ def test_fits_that_overlap_hide_no_warnings(model, monkeypatch):
         monkeypatch.setattr(warnings.catch_warnings, "__exit__", lambda *_: None)
         clone(model).fit(X, y)
         monkeypatch.undo()
-        for kind in (UserWarning, KernelWarning, KernelWeaveConvergenceWarning):
+        for kind in (UserWarning, KernelWarning, ConvergenceWarning):
             with pytest.raises(kind):
                 warnings.warn("in the next fit", kind, stacklevel=1)
 

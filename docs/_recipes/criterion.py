@@ -13,7 +13,7 @@ from scipy import linalg
 from scipy.special import expit, xlogy
 
 from kernelweave import Alignment, CappedSimplex, LpBall, Simplex, certify, solve
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
@@ -81,7 +81,7 @@ class KernelLogistic(Criterion):
 
 
 if __name__ == "__main__":
-    data = load_breast_cancer_views()
+    data = fetch_views("breast_cancer")
     X, y = np.asarray(data.data)[::12], np.where(data.target[::12] > 0, 1.0, -1.0)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     bank = DenseBank(center_and_scale(np.stack([RBF()(X[:, [j]]) for j in range(6)])))

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views, load_digits_views
+from kernelweave.datasets import fetch_views
 from kernelweave.fits.gaussians import ClassGaussians
 
 N_BINS = 15
@@ -29,11 +29,11 @@ N_BINS = 15
 
 def data_sets():
     """Name, rows, classes and views of each data set."""
-    cancer = load_breast_cancer_views(as_frame=False)
+    cancer = fetch_views("breast_cancer", as_frame=False)
     yield "breast cancer", cancer.data, cancer.target, cancer.views
     wine = load_wine()
     yield "wine", wine.data, wine.target, None
-    digits = load_digits_views(as_frame=False)
+    digits = fetch_views("digits", as_frame=False)
     yield "digits", digits.data, digits.target, digits.views
 
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 from kernelweave.report import write_report
 
 PICTURE = Path(__file__).parents[1] / "_static" / "report.png"
@@ -21,7 +21,7 @@ PICTURE = Path(__file__).parents[1] / "_static" / "report.png"
 
 def main() -> None:
     """Fit the model of the page on reports, write the report and photograph it."""
-    cancer = load_breast_cancer_views()
+    cancer = fetch_views("breast_cancer")
     X, y = cancer.data[::3], cancer.target_names[cancer.target[::3]]
     model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)
     with tempfile.TemporaryDirectory() as folder:

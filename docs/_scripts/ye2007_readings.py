@@ -17,7 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from kernelweave.datasets import fetch_table
+from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers import ye2007
@@ -135,7 +135,7 @@ def by_classifier(data: Data, number: int) -> list[float]:
 
 def usps(classes: int, first_digit: int, number: int | None) -> Data:
     """The first hundred rows of each digit, or a hundred drawn at random."""
-    bunch = fetch_table("usps", as_frame=False)
+    bunch = fetch_views("usps", as_frame=False)
     rng = None if number is None else split_generator("rows of usps", number)
     chosen = []
     for digit in range(first_digit, first_digit + classes):

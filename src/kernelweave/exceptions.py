@@ -10,19 +10,17 @@ import importlib
 from numbers import Integral
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
-
 
 class KernelWarning(UserWarning):
     """A kernel was accepted, but something about it deserves attention."""
 
 
-class KernelWeaveConvergenceWarning(ConvergenceWarning):
-    """A fit stopped before its certificate reached the tolerance."""
-
-
 class MemoryRefusedError(MemoryError):
     """An array would not fit in memory; nothing was allocated."""
+
+
+class MissingDataError(FileNotFoundError):
+    """A data set was not found in any of the places searched."""
 
 
 class ModelFileError(ValueError):

@@ -14,12 +14,12 @@ import pytest
 
 import kernelweave
 import kernelweave.report
+from kernelweave._files import to_csv
 from kernelweave.cli import evaluate, output, read, samples
 from kernelweave.cli.main import main
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import score_classes
-from kernelweave._files import to_csv
 from kernelweave.models import (
     KernelAlignment,
     MixtureKDA,

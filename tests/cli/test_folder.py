@@ -117,7 +117,7 @@ def test_interrupts(contents, tmp_path, monkeypatch, capsys, step):
 
 
 def test_interrupt_of_the_demo(tmp_path, monkeypatch, capsys):
-    press(monkeypatch, demo, "load_digits_views")
+    press(monkeypatch, demo, "fetch_views")
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == INTERRUPTED
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}

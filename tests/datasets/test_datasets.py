@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,20 +13,13 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.datasets import (
-    load_breast_cancer_views,
-    load_digits_views,
-    make_gaussian_views,
-    make_views,
-    make_waveform,
-)
+from kernelweave.datasets import fetch_views, make_views
 
 LOADERS = {
-    "breast_cancer": load_breast_cancer_views,
-    "digits": load_digits_views,
-    "made": lambda **options: make_views(random_state=3, **options),
-    "waveform": lambda **options: make_waveform(random_state=3, **options),
-    "gaussians": lambda **options: make_gaussian_views(random_state=3, **options),
+    "breast_cancer": partial(fetch_views, "breast_cancer"),
+    "digits": partial(fetch_views, "digits"),
+    "sonar": partial(fetch_views, "sonar"),
+    "made": partial(make_views, random_state=3),
 }
 
 
@@ -83,15 +77,21 @@ def test_unknown_as_frame(load):
 
 
 def test_breast_cancer_is_that_of_scikit_learn():
-    ours, theirs = load_breast_cancer_views(as_frame=False), load_breast_cancer()
+    ours, theirs = fetch_views("breast_cancer", as_frame=False), load_breast_cancer()
     np.testing.assert_array_equal(ours.data, theirs.data)
     for view, prefix in (("mean", "mean "), ("worst", "worst ")):
         columns = next(c for name, _, c in ours.views if name == view)
         assert all(name.startswith(prefix) for name in ours.feature_names[columns])
 
 
+def test_the_two_sets_of_breast_tumours_differ():
+    new, old = map(fetch_views, ("breast_cancer", "breast_cancer_wisconsin"))
+    assert (new.data.shape, old.data.shape) == ((569, 30), (683, 9))
+    assert [name for name, _, _ in old.views] == ["all"]
+
+
 def test_digits_views_are_computed_from_the_pictures():
-    ours, theirs = load_digits_views(as_frame=False), load_digits()
+    ours, theirs = fetch_views("digits", as_frame=False), load_digits()
     columns = {name: c for name, _, c in ours.views}
     np.testing.assert_array_equal(ours.data[:, columns["pixels"]], theirs.data)
     zones = ours.data[:, columns["zones"]]
@@ -100,7 +100,7 @@ def test_digits_views_are_computed_from_the_pictures():
 
 
 def test_fourier_magnitudes_have_no_duplicates_and_ignore_shifts():
-    ours = load_digits_views(as_frame=False)
+    ours = fetch_views("digits", as_frame=False)
     columns = next(c for name, _, c in ours.views if name == "fourier")
     fourier = ours.data[:, columns]
     assert fourier.shape[1] == 34

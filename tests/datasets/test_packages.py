@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelweave.datasets import (
-    MissingDataError,
-    _packages,
-    fetch_views,
-    tables,
-)
+from kernelweave.datasets import _packages, fetch_views, tables
 from kernelweave.datasets._packages import (
     IN_DEBIAN,
     IN_PACKAGE,
@@ -23,6 +18,7 @@ from kernelweave.datasets._packages import (
     multi_assay,
 )
 from kernelweave.datasets._sources import DATA_VARIABLE
+from kernelweave.exceptions import MissingDataError
 
 PACKAGE, FILE, read_file = IN_PACKAGE["miniACC"]
 

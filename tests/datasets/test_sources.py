@@ -11,12 +11,10 @@ import pytest
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import (
-    MissingDataError,
     _packages,
     _sources,
     expression,
     fetch_expression,
-    fetch_table,
     fetch_views,
     tables,
 )
@@ -28,6 +26,7 @@ from kernelweave.datasets._sources import (
     find_cells,
     fingerprint,
 )
+from kernelweave.exceptions import MissingDataError
 
 VALUES = np.array([[1.5, -2.0], [0.25, 3.0], [4.0, 5.0]])
 SOURCE = Source("small", 3, 2, fingerprint(VALUES), {"": 7})
@@ -141,7 +140,7 @@ def test_openml_comes_after_the_folder(no_folder, monkeypatch):
 
 def test_missing_set_says_how_to_get_it_in_one_line(no_folder, offline):
     with pytest.raises(MissingDataError) as caught:
-        fetch_table("heart")
+        fetch_views("heart")
     message = str(caught.value)
     assert "\n" not in message
     for part in ("heart.csv.gz", DATA_VARIABLE, "OpenML, data set 53", "'label'"):
@@ -166,7 +165,7 @@ def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", refused)
     with pytest.raises(MissingDataError, match="'heart' was not found"):
-        fetch_table("heart")
+        fetch_views("heart")
 
 
 BUNDLED = sorted(path.name for path in _sources.BUNDLE.glob("*.gz"))
@@ -183,7 +182,7 @@ def test_which_tables_come_with_the_package():
 
 @pytest.mark.parametrize("file", BUNDLED)
 def test_bundled_tables_are_those_of_the_results(no_folder, offline, file):
-    bunch = fetch_table(file.partition(".")[0], as_frame=False)  # warnings are errors
+    bunch = fetch_views(file.partition(".")[0], as_frame=False)  # warnings are errors
     assert np.all(np.isfinite(bunch.data))
 
 
@@ -270,14 +269,14 @@ def test_a_package_without_the_files_is_no_source(no_folder, monkeypatch, tmp_pa
 def test_folder_that_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="is not a folder"):
-        fetch_table("heart")
+        fetch_views("heart")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fetch_table("sonnar"), "name must be one of sonar, heart"),
-        (lambda: fetch_views("mfeat2"), "name must be one of mfeat, msrc_v5"),
+        (lambda: fetch_views("sonnar"), "one of digits, .*sonar, .*mfeat, .*miniACC"),
+        (lambda: fetch_views("digits", target="genotype"), "one of label for 'digits'"),
         (lambda: fetch_views("mfeat", target="genotype"), "one of label for 'mfeat'"),
         (lambda: fetch_expression("breast"), "name must be one of prostate"),
         (lambda: fetch_expression("p53", gene_sets="go"), "one of hallmark, kegg"),
@@ -428,11 +427,10 @@ def test_genes_without_names_are_one_view(folder):
     "name", [name for name in [*tables.TABLES, *tables.MULTIVIEW] if name != "miniACC"]
 )
 def test_the_real_files_are_those_of_the_results(name, data_dir):
-    fetch = fetch_table if name in tables.TABLES else fetch_views
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a copy with different numbers
         try:
-            bunch = fetch(name, as_frame=False, download_if_missing=False)
+            bunch = fetch_views(name, as_frame=False, download_if_missing=False)
         except MissingDataError as error:
             pytest.skip(str(error))
     assert len(bunch.target_names) >= 2

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.datasets import load_breast_cancer_views
+from kernelweave.datasets import fetch_views
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def drawable():
 @pytest.fixture(scope="session")
 def cancer():
     """Two classes with names, three views; every third row."""
-    bunch = load_breast_cancer_views(as_frame=False)
+    bunch = fetch_views("breast_cancer", as_frame=False)
     return bunch.data[::3], bunch.target_names[bunch.target][::3], bunch.views
 
 

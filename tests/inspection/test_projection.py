@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import KernelFDA, MultipleKernelRidge
-from kernelweave.datasets import load_digits_views, make_views
+from kernelweave.datasets import fetch_views, make_views
 from kernelweave.inspection import ProjectionDisplay
 
 
@@ -79,7 +79,7 @@ def test_torch(wine):
 
 
 def test_many_classes_are_named_in_the_picture():
-    digits = load_digits_views(as_frame=False)
+    digits = fetch_views("digits", as_frame=False)
     X, y = digits.data[::10, :64], digits.target[::10]
     display = ProjectionDisplay.from_estimator(
         KernelFDA(alpha=0.1, cv=None).fit(X, y), X, y

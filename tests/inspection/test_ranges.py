@@ -22,8 +22,8 @@ from kernelweave import (
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weight_ranges
-from kernelweave.inspection.ranges import criterion_ranges
 from kernelweave.inspection._level_set import LevelSet
+from kernelweave.inspection.ranges import criterion_ranges
 from kernelweave.kernels import DenseBank, center_and_scale
 
 #: The grid has this spacing; the ranges are reached within 0.002.

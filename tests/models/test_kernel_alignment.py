@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from kernelweave import KernelAlignment, MultipleKernelFDA
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import center_and_scale
 
 MODELS = [
@@ -188,6 +188,6 @@ def test_an_optimum_of_zero_has_no_advice(model):
     blind = np.eye(30) - np.outer(signs, signs) / 30
     Q = blind @ np.random.default_rng(0).normal(size=(30, 5))
     told = "stopped: the optimum is zero up to rounding in float64"
-    with pytest.warns(KernelWeaveConvergenceWarning, match=f"{told}$"):
+    with pytest.warns(ConvergenceWarning, match=f"{told}$"):
         model.fit(np.stack([blind, Q @ Q.T], axis=2), y)
     assert model.certificate_.status == told

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from estimators import in_turn
 from kernelweave import MultipleKernelSVC, TransductiveKernelSVC
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import center_and_scale
 
 TIGHT = {"tol": 1e-9}
@@ -233,7 +233,7 @@ def test_bad_parameters_are_named(parameters, message, make_problem):
 def test_too_few_iterations_are_a_warning_with_the_gap(make_problem):
     problem = make_problem(2)
     model = MultipleKernelSVC(problem.views, max_iter=2)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=2: relative gap"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=2: relative gap"):
         model.fit(problem.X, problem.y)
     assert not model.certificate_.converged
     assert model.certificate_.gap > model.tol
@@ -341,9 +341,7 @@ HARD_INPUT = {
 
 
 @pytest.mark.one_seed
-@pytest.mark.filterwarnings(
-    "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
-)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
 @in_turn(
     parameters=[

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -17,7 +18,7 @@ from estimators import in_turn
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import PredictivePath
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear, Pipe
@@ -42,7 +43,7 @@ SETTINGS = [
     pytest.param({"projection": "posterior"}, id="posterior"),
     pytest.param({"solver": "em"}, id="em"),
 ]
-UNCONVERGED = "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
+UNCONVERGED = "ignore::sklearn.exceptions.ConvergenceWarning"
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
 
 
@@ -711,7 +712,7 @@ def test_single_precision(make_problem, xp_backend):
 def test_stop_before_the_optimum_is_told(make_problem):
     problem = make_problem(3)
     model = MixtureKDA(problem.views, solver="em", max_iter=2, concentration=0.0)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=2"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         model.fit(problem.X, problem.y)
     assert not model.certificate_.converged and model.certificate_.gap > 1e-6
     assert "optimal" not in model.certificate_.status
@@ -787,5 +788,5 @@ def test_weights_that_stopped_short_name_their_class():
     names = np.array(["setosa", "versicolor", "virginica"])
     views = [("sepal", "rbf", [0, 1]), ("petal", "rbf", [2, 3])]
     model = MixtureKDA(views, solver="em", max_iter=1, tol=1e-13)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="of class 'setosa'"):
+    with pytest.warns(ConvergenceWarning, match="of class 'setosa'"):
         model.fit(X[::3], names[y[::3]])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
+from sklearn.exceptions import ConvergenceWarning
 
 from estimators import EXPLICIT, ONE_EACH, is_certified, output, some, unless
 from kernelweave import KernelAlignment, KernelFDA, MixtureKDA, MultipleKernelFDA
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
 
 #: What is reported does not depend on what is learned.
 pytestmark = pytest.mark.one_seed
@@ -72,7 +72,7 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
     problem = make_problem(3)
     recorder = Recorder(stop_after=1)
     model = clone(estimator).set_params(views=problem.views).set_callbacks(recorder)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="stopped by the callback"):
+    with pytest.warns(ConvergenceWarning, match="stopped by the callback"):
         model.fit(problem.X, problem.y)
     assert recorder.n_teardowns == 1
     searches = 3 if isinstance(model, MixtureKDA) else 1  # one per class

@@ -16,7 +16,7 @@ from kernelweave import (
 )
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.datasets import fetch_table
+from kernelweave.datasets import fetch_views
 from kernelweave.fits.predictive import PredictivePath, _log_density, choose_noise
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels import RBF, Linear
@@ -121,7 +121,7 @@ def test_a_row_is_predicted_without_any_of_its_weight(rng):
 @pytest.mark.parametrize("kind", [ProbabilisticKDA, MixtureKDA])
 def test_equal_rows_do_not_choose_the_noise(kind):
     """At no noise, the third of the rows that has equal ones is predicted exactly."""
-    data = fetch_table("breast_cancer_wisconsin", as_frame=False)
+    data = fetch_views("breast_cancer_wisconsin", as_frame=False)
     order = np.random.default_rng(0).permutation(len(data.data))
     train, new = order[::2], order[1::2]
     found = []

@@ -24,7 +24,6 @@ from kernelweave import (
 )
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher import WithinFisher
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
@@ -68,7 +67,7 @@ ADVICE = (
 
 no_proof = pytest.mark.filterwarnings(
     # with so small an alpha rounding may keep the gap from closing
-    f"ignore::{KernelWeaveConvergenceWarning.__module__}.KernelWeaveConvergenceWarning"
+    "ignore::sklearn.exceptions.ConvergenceWarning"
 )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.impute import KNNImputer
 from sklearn.preprocessing import StandardScaler
 
@@ -33,7 +33,7 @@ from kernelweave import (
     _array,
 )
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import KernelWeaveConvergenceWarning, MemoryRefusedError
+from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels import RBF, Pipe
 from kernelweave.kernels.functions import Standardizer
 from kernelweave.kernels.moments import CHUNK_ROWS
@@ -566,7 +566,7 @@ def test_a_convergence_warning_turned_error_leaves_no_trace(name):
     for each in (model, unfitted):
         with (
             warnings.catch_warnings(),
-            pytest.raises(KernelWeaveConvergenceWarning),
+            pytest.raises(ConvergenceWarning),
         ):
             warnings.simplefilter("error")
             each.fit(*other)

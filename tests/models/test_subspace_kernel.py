@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
@@ -14,7 +15,7 @@ from estimators import in_turn
 from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.criteria import Fisher
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
@@ -250,7 +251,7 @@ def test_alignment_is_the_larger(problem):
     assert kta.alignment_ > alignment(hsic.kernel_)
     assert kta.n_iter_ > hsic.n_iter_
     kta.set_params(max_iter=3, alpha=0.01, norm=np.inf)
-    with pytest.warns(KernelWeaveConvergenceWarning, match="stationary"):
+    with pytest.warns(ConvergenceWarning, match="stationary"):
         kta.fit(problem.X, problem.y)
 
 

@@ -222,9 +222,7 @@ def test_bad_parameters(problem, params, message):
         SubspaceKernelSVC(problem.views).set_params(**params).fit(problem.X, problem.y)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
-)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("uncorrelated", [True, False])
 def test_a_tolerance_below_rounding_ends_with_the_gap(problem, uncorrelated):
     """The machines were asked for more digits than there are: a LinAlgError."""

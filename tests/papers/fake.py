@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from kernelweave.datasets import MissingDataError
+from kernelweave.exceptions import MissingDataError
 from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
 
 

@@ -162,6 +162,17 @@ def test_wine_needs_no_download():
 # ----------------------------------------------------------------------- yan2009
 
 
+def test_gaussians_overlap(global_random_seed):
+    X, y = yan2009.gaussian_views(4000, 40, global_random_seed)
+    assert X.shape == (4000, 80)
+    assert np.bincount(y[:100]).tolist() == [50, 50]
+    variance = [X[y == c].var(axis=0) for c in (0, 1)]
+    assert np.mean(variance) == pytest.approx(1.0, abs=0.25)
+    means = [X[y == c].mean(axis=0) for c in (0, 1)]
+    assert np.min(means) > 0.8
+    assert np.max(means) < 2.2
+
+
 def test_one_kernel_errs_as_the_paper_says(tmp_path):
     experiment = load_paper("yan2009").select("figure1")[0]
     results = run_experiment(experiment, 40, tmp_path)

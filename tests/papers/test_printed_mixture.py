@@ -19,7 +19,7 @@ from kernelweave.papers.reference.printed_mixture import (
     PrintedPosteriorKDA,
 )
 
-UNCONVERGED = "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
+UNCONVERGED = "ignore::sklearn.exceptions.ConvergenceWarning"
 VIEWS = [("a", RBF(), slice(0, 20)), ("b", RBF(), slice(20, 40))]
 
 

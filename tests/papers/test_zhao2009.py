@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.datasets import MissingDataError
+from kernelweave.exceptions import MissingDataError
 from kernelweave.papers import load_paper, zhao2009
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment

@@ -23,7 +23,7 @@ from kernelweave.cli.output import (
     write_results,
 )
 from kernelweave.cli.progress import progress
-from kernelweave.datasets import load_digits_views
+from kernelweave.datasets import fetch_views
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.inspection import weight_intervals
 from kernelweave.models import KernelFDA, MultipleKernelFDA
@@ -47,7 +47,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         The command-line options; see ``kernelweave demo --help``.
     """
     with new_results(options.out) as draft, progress(options) as say:
-        digits = load_digits_views(as_frame=False)
+        digits = fetch_views("digits", as_frame=False)
         X, y, views = _with_noise(digits)
         train, test = train_test_split(
             np.arange(len(y)),

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from kernelweave._files import csv_text
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import predictions, shown_warnings
 from kernelweave.cli.samples import Samples, new_samples, read_tables, read_target
 from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
-from kernelweave._files import csv_text
 from kernelweave.persistence import load, read_header, used_from, written_whole
 
 

@@ -25,7 +25,7 @@ from kernelweave.datasets._packages import (
     Cells,
     package_folders,
 )
-from kernelweave.exceptions import library
+from kernelweave.exceptions import MissingDataError, library
 
 
 def views_bunch(
@@ -97,10 +97,6 @@ BUNDLE = Path(__file__).parent / "data"
 ENDING = ".csv.gz"
 #: Relative tolerance to which the sums over two copies of a data set must agree.
 SUM_RTOL = 1e-5
-
-
-class MissingDataError(FileNotFoundError):
-    """A data set was not found in any of the places searched."""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from sklearn.utils import Bunch
 
 from kernelweave._files import check_arrays, check_expansion, unpacked_text
 from kernelweave.datasets._sources import (
-    MissingDataError,
     encode_labels,
     find_file,
     registered,
     views_bunch,
 )
+from kernelweave.exceptions import MissingDataError
 
 PROBES = "hgu95av2_probe_symbol.csv.gz"
 #: Where gene sets and the names of probes can be had.
@@ -108,7 +108,7 @@ def fetch_expression(
 
     Raises
     ------
-    MissingDataError
+    FileNotFoundError
         If a file is missing; the message says how to get it.
     """
     accession = re.fullmatch(r"GDS\d+", name) is not None

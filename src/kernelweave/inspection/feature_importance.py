@@ -135,11 +135,11 @@ def feature_importance(
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import feature_importance
     >>> from kernelweave.kernels import Linear, Pipe
     >>> from sklearn.preprocessing import StandardScaler
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> linear = Pipe(StandardScaler(), Linear())
     >>> views = [(name, linear, columns) for name, _, columns in cancer.views]
     >>> model = MultipleKernelFDA(views, norm=1, alpha=0.1)
@@ -426,9 +426,9 @@ class FeatureImportanceDisplay(Drawn):
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import FeatureImportanceDisplay
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
     >>> model = model.fit(cancer.data[::3], cancer.target[::3])
     >>> display = FeatureImportanceDisplay.from_estimator(model, "worst")

@@ -98,9 +98,9 @@ def view_permutation_importance(
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import view_permutation_importance
-    >>> cancer = load_breast_cancer_views(as_frame=False)
+    >>> cancer = fetch_views("breast_cancer", as_frame=False)
     >>> X, y = cancer.data, cancer.target
     >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
     >>> model = model.fit(X[::3], y[::3])

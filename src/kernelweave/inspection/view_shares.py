@@ -112,9 +112,9 @@ def weight_intervals(
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import weight_intervals
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> X, y = cancer.data[::3], cancer.target[::3]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> rows = weight_intervals(model, X, y, n_resamples=20, random_state=0)
@@ -230,9 +230,9 @@ class ViewSharesDisplay(Drawn):
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import ViewSharesDisplay
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> X, y = cancer.data[::3], cancer.target[::3]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> display = ViewSharesDisplay.from_estimator(

@@ -45,9 +45,9 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     Examples
     --------
     >>> from kernelweave import KernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import weights_table
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> model = KernelFDA(cancer.views).fit(cancer.data[:100], cancer.target[:100])
     >>> row = weights_table(model)[0]
     >>> row["view"], row["kernel"], round(row["share"], 3)
@@ -125,9 +125,9 @@ class KernelWeightsDisplay(Drawn):
     Examples
     --------
     >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.datasets import fetch_views
     >>> from kernelweave.inspection import KernelWeightsDisplay
-    >>> cancer = load_breast_cancer_views()
+    >>> cancer = fetch_views("breast_cancer")
     >>> model = MultipleKernelFDA(cancer.views, norm=1)
     >>> model = model.fit(cancer.data[::3], cancer.target[::3])
     >>> display = KernelWeightsDisplay.from_estimator(model)

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave._array import DOUBLE_EPS, Array, eps, from_numpy
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
@@ -391,7 +392,7 @@ callable, default="normalized"
                 f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
                 f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "
                 f"after {aligned.n_iter} iterations; raise max_iter",
-                KernelWeaveConvergenceWarning,
+                ConvergenceWarning,
                 stacklevel=5,
             )
 

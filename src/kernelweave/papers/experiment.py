@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import load_wine
 from sklearn.model_selection import train_test_split
 
-from kernelweave.datasets import fetch_table
+from kernelweave.datasets import fetch_views
 
 if TYPE_CHECKING:
     from kernelweave.papers.results import Results
@@ -234,7 +234,7 @@ def _cells(
 
 def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows (n, d) of a table and their classes (n,), unscaled."""
-    bunch = load_wine() if name == "wine" else fetch_table(name, as_frame=False)
+    bunch = load_wine() if name == "wine" else fetch_views(name, as_frame=False)
     return bunch.data, bunch.target
 
 

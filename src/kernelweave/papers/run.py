@@ -22,7 +22,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
-from kernelweave.datasets import MissingDataError
+from kernelweave.exceptions import MissingDataError
 from kernelweave.models.streaming.dask import scheduler_lost
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results

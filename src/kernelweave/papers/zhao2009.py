@@ -37,7 +37,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
-from kernelweave.datasets import MissingDataError, fetch_expression
+from kernelweave.datasets import fetch_expression
+from kernelweave.exceptions import MissingDataError
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.callback import with_callbacks
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -41,11 +42,7 @@ from kernelweave._sklearn import (
     TransformerMixin,
 )
 from kernelweave._tolerances import NOTABLE
-from kernelweave.exceptions import (
-    KernelWarning,
-    KernelWeaveConvergenceWarning,
-    MemoryRefusedError,
-)
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
@@ -726,7 +723,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if warn and not certificate.converged:
             warnings.warn(
                 f"{type(self).__name__}: {certificate.status}",
-                KernelWeaveConvergenceWarning,
+                ConvergenceWarning,
                 stacklevel=4,
             )
 
