@@ -46,7 +46,13 @@ class DependenceTest:
     null: np.ndarray = field(repr=False)
 
 
-def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
+def hsic(
+    K: Array | Iterable[tuple[Array, Array]],
+    L: Array | None = None,
+    estimator: Estimator = "biased",
+    *,
+    features: bool = False,
+) -> float:
     """The dependence between two paired samples, as measured by two kernels.
 
     The squared Hilbert-Schmidt norm of the cross-covariance between the feature spaces
@@ -59,13 +65,23 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
     kernels, such as the Gaussian, the population value is zero if and only if the
     samples are independent. The unbiased estimate may be negative.
 
+    With ``features=True``, explicit features Z and Y take the place of the kernels
+    ``K = ZZ'`` and ``L = YY'``. Both estimates then need only sums over the rows, such
+    as ``tr(K P L P) = norm(Z' P Y)^2``: rows may arrive in portions, and the memory
+    needed is that of ``Z'Y`` for any n.
+
     Parameters
     ----------
     K, L : array of shape (n, n)
         Symmetric kernels between the rows of the first and the second sample, row i of
-        one paired with row i of the other. They need not be centred.
+        one paired with row i of the other. They need not be centred. With
+        ``features=True``, the features (n, D_z) and (n, D_y) of the two samples: the
+        columns of a linear kernel, say, and class indicators; or, as K alone, an
+        iterator of pairs of arrays (m, D_z) and (m, D_y).
     estimator : {"biased", "unbiased"}, default="biased"
         Which estimate to compute.
+    features : bool, default=False
+        Whether K and L are features instead of kernels.
 
     Returns
     -------
@@ -75,7 +91,6 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
     See Also
     --------
     hsic_test : Is the dependence significant?
-    hsic_of_features : The estimate from explicit features, in one pass over the rows.
 
     Examples
     --------
@@ -88,7 +103,21 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
     >>> K, L = RBF(1.0)(x, x), RBF(1.0)(y, y)
     >>> round(hsic(K, L), 2), round(hsic(K, L[::-1, ::-1]), 2)
     (0.05, 0.0)
+
+    In one pass over the rows, thirty at a time:
+
+    >>> Z = np.hstack([x, x**2])
+    >>> portions = ((Z[i : i + 30], y[i : i + 30]) for i in range(0, 200, 30))
+    >>> bool(np.isclose(hsic(portions, features=True), hsic(Z @ Z.T, y @ y.T)))
+    True
     """
+    if features:
+        return _of_features(K, L, estimator)
+    if L is None or is_iterator(K):
+        raise ValueError(
+            f"pass two kernels K and L; got {_kinds(K, L)}. An iterator of features "
+            "needs features=True"
+        )
     return float(_statistics(K, L, estimator, 0, None)[0])
 
 
@@ -208,61 +237,18 @@ def _finite_matrix(x: Any, name: str, where: str = "") -> Array:
     return x
 
 
-def hsic_of_features(
-    Z: Array | Iterable[tuple[Array, Array]],
-    Y: Array | None = None,
-    estimator: Estimator = "biased",
-) -> float:
-    """:func:`hsic` of the kernels ``K = ZZ'`` and ``L = YY'``, without n x n matrices.
+def _kinds(K: Any, L: Any) -> str:
+    return f"{type(K).__name__} and {'no L' if L is None else type(L).__name__}"
 
-    With explicit features on both sides, the two estimates of :func:`hsic` need only
-    sums over the rows: for the biased one (Chen et al. 2008, Eq. 5)::
 
-        tr(K P L P) = norm(Z' P Y)^2,      P = I - 11'/n
-
-    and for the unbiased one also ``sum_i |z_i|^2 y_i``, ``sum_i |y_i|^2 z_i`` and the
-    like. So rows may arrive in portions, and the memory needed is D_z x D_y for any n.
-
-    Parameters
-    ----------
-    Z : array of shape (n, D_z), or iterator of pairs of arrays (m, D_z) and (m, D_y)
-        Features of the first sample: the columns of a linear kernel, or the output of a
-        map such as :class:`~kernelweave.kernels.features.maps.NystroemFeatures`.
-    Y : array of shape (n, D_y), optional
-        Features of the second sample, such as class indicators; None if Z is an
-        iterator.
-    estimator : {"biased", "unbiased"}, default="biased"
-        Which estimate to compute.
-
-    Returns
-    -------
-    value : float
-        The estimate.
-
-    See Also
-    --------
-    hsic : The estimate for any two n x n kernels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.dependence import hsic_of_features
-    >>> from kernelweave.dependence import hsic
-    >>> rng = np.random.default_rng(0)
-    >>> Z = rng.normal(size=(100, 3))
-    >>> Y = Z[:, :1] + rng.normal(size=(100, 1))
-    >>> bool(np.isclose(hsic_of_features(Z, Y), hsic(Z @ Z.T, Y @ Y.T)))
-    True
-    >>> portions = ((Z[i : i + 30], Y[i : i + 30]) for i in range(0, 100, 30))
-    >>> bool(np.isclose(hsic_of_features(portions), hsic(Z @ Z.T, Y @ Y.T)))
-    True
-    """
-    if is_iterator(Z) != (Y is None):
+def _of_features(K: Any, L: Any, estimator: str) -> float:
+    """:func:`hsic` of features K (n, D_z) and L (n, D_y), or of portions of both."""
+    if is_iterator(K) != (L is None):
         raise ValueError(
-            "pass two arrays Z and Y, or an iterator of pairs (Z, Y) alone; got "
-            f"{type(Z).__name__} and {'no Y' if Y is None else type(Y).__name__}"
+            "pass two arrays of features K and L, or an iterator of pairs (K, L) "
+            f"alone; got {_kinds(K, L)}"
         )
-    pairs: Any = Z if Y is None else [(Z, Y)]
+    pairs = K if L is None else [(K, L)]
     n, sums, shifts = 0, None, None
     for number, pair in enumerate(pairs):
         z, y = _checked_portion(pair, number, shifts)
@@ -312,15 +298,15 @@ def _checked_portion(
     """
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise TypeError(
-            "an iterator of features must yield pairs (Z, Y); portion "
+            "an iterator of features must yield pairs (K, L); portion "
             f"{number} is {type(pair).__name__}"
         )
     where = f" in portion {number}"
-    z, y = _finite_matrix(pair[0], "Z", where), _finite_matrix(pair[1], "Y", where)
+    z, y = _finite_matrix(pair[0], "K", where), _finite_matrix(pair[1], "L", where)
     widths = tuple(int(a.shape[-1]) for a in shifts or (z, y))
     if (z.shape[1], y.shape[1]) != widths or z.shape[0] != y.shape[0]:
         raise ValueError(
-            f"portion {number} must have as many rows in Z as in Y, and {widths} "
+            f"portion {number} must have as many rows in K as in L, and {widths} "
             f"columns as in the first portion; got the shapes {tuple(z.shape)} and "
             f"{tuple(y.shape)}"
         )

@@ -1,4 +1,4 @@
-"""HSIC against its definitions, and the level of the permutation test."""
+"""HSIC against its definitions, from kernels and features; the permutation test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernelweave.dependence import hsic, hsic_test
-from kernelweave.kernels import RBF
+from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.kernels.features.maps import exact_map
 
 ESTIMATORS = ["biased", "unbiased"]
 
@@ -136,3 +137,76 @@ def test_bad_input(K, L, options, message):
 def test_bad_number_of_permutations():
     with pytest.raises(ValueError, match="n_permutations must be"):
         hsic_test(np.eye(5), np.eye(5), n_permutations=0)
+
+
+# ----------------------------------------------------------------------- features
+
+
+def draw_features(rng, n=40):
+    Z = rng.normal(size=(n, 3))
+    return Z, np.eye(3)[np.argmax(Z + rng.normal(size=Z.shape), axis=1)]
+
+
+def portions(Z, Y, size):
+    for start in range(0, len(Z), size):
+        yield Z[start : start + size], Y[start : start + size]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_features_give_the_same_as_their_kernels(estimator, size, rng):
+    Z, Y = draw_features(rng)
+    expected = hsic(Z @ Z.T, Y @ Y.T, estimator)
+    assert hsic(Z, Y, estimator, features=True) == pytest.approx(expected, rel=1e-10)
+    found = hsic(portions(Z, Y, size), estimator=estimator, features=True)
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(degree=2)])
+def test_exact_features_of_kernels(kernel, estimator, rng):
+    X, Y = draw_features(rng)
+    kernel = kernel.resolve(X)
+    features = exact_map(kernel, X).transform(X)
+    expected = hsic(kernel(X, X), Y @ Y.T, estimator)
+    found = hsic(features, Y, estimator, features=True)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_moving_the_features_changes_nothing(estimator, rng):
+    Z, Y = draw_features(rng)
+    expected = hsic(Z, Y, estimator, features=True)
+    moved = hsic(Z + 1e6, Y - 1e5, estimator, features=True)
+    assert moved == pytest.approx(expected, rel=1e-6)
+
+
+def test_features_in_other_libraries(rng, xp_backend):
+    Z, Y = draw_features(rng)
+    there = xp_backend.asarray(Z), xp_backend.asarray(Y)
+    for estimator in ESTIMATORS:
+        found = hsic(*there, estimator, features=True)
+        assert found == pytest.approx(hsic(Z, Y, estimator, features=True), rel=1e-10)
+
+
+def test_bad_features(rng):
+    Z, Y = draw_features(rng)
+    hole = Z.copy()
+    hole[30, 1] = np.nan
+    for arguments, message in (
+        ((Z,), "got ndarray and no L"),
+        ((portions(Z, Y, 10), Y), "pairs .* alone; got generator and ndarray"),
+        ((Z, Y[:-1]), "as many rows"),
+        ((Z[:, 0], Y), "K must have two axes"),
+        ((portions(hole, Y, 20),), "NaN or infinite values in portion 1"),
+        ((iter([(Z, Y), (Z[:, :2], Y)]),), "portion 1 must have"),
+        ((iter([]),), "no portions"),
+        ((Z, Y, "other"), "estimator must be"),
+        ((Z[:3], Y[:3], "unbiased"), "at least 4 pairs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hsic(*arguments, features=True)
+    with pytest.raises(TypeError, match="portion 0 is ndarray"):
+        hsic(iter([Z]), features=True)
+    with pytest.raises(ValueError, match=r"generator and no L.* features=True"):
+        hsic(portions(Z, Y, 10))
