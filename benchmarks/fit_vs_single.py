@@ -81,7 +81,7 @@ def _fit(model: Any, X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
 
 def _bank_rows(section: Section, stack: np.ndarray, y: np.ndarray) -> None:
     """Without an estimator: the cost of the mathematics alone."""
-    bank = DenseBank(center_and_scale(stack))
+    bank = DenseBank.from_kernels(stack)
     target = reduced_class_target(y, 10)[0]
 
     def ours(alpha: Any) -> Callable[[], Any]:

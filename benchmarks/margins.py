@@ -12,9 +12,10 @@ from peer_methods import Fitted, Task, mklpy
 from problems import Split, cancer, digits_halves
 from sklearn.svm import SVC
 
-from kernelweave import MultipleKernelSVC, Simplex, Uniform, solve
+from kernelweave import MultipleKernelSVC, Simplex, solve
 from kernelweave.criteria import Margin
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import DenseBank
+from kernelweave.weights import Uniform
 
 TOL = 1e-5
 #: The method that learns weights and machines together, compared with one machine.
@@ -51,7 +52,7 @@ def run(quick: bool = False) -> Section:
 
 
 def _one_machine(section: Section, split: Split) -> None:
-    bank = DenseBank(center_and_scale(split.train))
+    bank = DenseBank.from_kernels(split.train)
     mean = DenseBank(np.mean(bank.stack, axis=0)[None])
     signs = _signs(split)
     for margin, C in MARGINS:
@@ -102,7 +103,7 @@ def _peers(section: Section, split: Split) -> None:
 
 
 def _cone(section: Section, split: Split) -> None:
-    bank = DenseBank(center_and_scale(split.train))
+    bank = DenseBank.from_kernels(split.train)
     criterion = Margin(bank, _signs(split), "l1", 1.0)
 
     timings = alternate(
@@ -139,7 +140,7 @@ def _bare(split: Split) -> Task:
     """Centring, weights and functions, without the checks of the estimator."""
 
     def task() -> Fitted:
-        bank = DenseBank(center_and_scale(split.train))
+        bank = DenseBank.from_kernels(split.train)
         criterion = Margin(bank, _signs(split), "l1", 10.0)
         solution = solve(criterion, Simplex(), tol=TOL)
         intercept = criterion.intercept(solution.weights, solution.coef)

@@ -27,7 +27,7 @@ from kernelweave import (
     solve,
 )
 from kernelweave.fits.ridge import binary_target, fit_kernel, reduced_class_target
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import DenseBank
 
 Fitted = Callable[[np.ndarray], np.ndarray]
 Task = Callable[[], Fitted]
@@ -102,7 +102,7 @@ def bare_solver(norm: float) -> Callable[[Split], Task]:
         target = _target(split.y_train)
 
         def task() -> Fitted:
-            bank = DenseBank(center_and_scale(split.train))
+            bank = DenseBank.from_kernels(split.train)
             weight_set = Simplex() if norm == 1 else LpBall(norm)
             solution = solve(Fisher(bank, target, "learn"), weight_set, tol=1e-6)
             alpha, weights = float(solution.weights[0]), solution.weights[1:]

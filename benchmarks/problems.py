@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave.fits.ridge import binary_target, reduced_class_target
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import DenseBank
 
 #: Widths of the papers: exp(-d^2 / sigma^2).
 PAPER_WIDTHS = np.logspace(-1, 2, 10)
@@ -97,7 +97,7 @@ def digits_bank(n: int, p: int, k: int) -> tuple[DenseBank, np.ndarray]:
     middle = np.median(euclidean_distances(X[:300]))
     widths = middle * np.logspace(np.log10(0.3), np.log10(3.0), 5)
     groups = column_groups(X.shape[1], p // 5)
-    bank = DenseBank(center_and_scale(gaussians(X, X, groups, widths)))
+    bank = DenseBank.from_kernels(gaussians(X, X, groups, widths))
     if k == 1:
         return bank, binary_target((y > 4).astype(int))
     return bank, reduced_class_target(y, 10)[0]

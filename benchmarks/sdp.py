@@ -11,7 +11,7 @@ from problems import cancer
 
 from kernelweave import Fisher, Simplex, solve
 from kernelweave.fits.ridge import binary_target
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import DenseBank
 from kernelweave.solvers.reference import sdp_problem
 
 ALPHA = 1.0  # lambda = 0.01 of the papers at m = 100
@@ -24,7 +24,7 @@ def run(quick: bool = False) -> Section:
     """Solve one problem in several ways and compare time and optimum."""
     m = 40 if quick else 100
     split = cancer(m, 10)
-    bank = DenseBank(center_and_scale(split.train))
+    bank = DenseBank.from_kernels(split.train)
     target = binary_target(split.y_train)
     section = Section(
         "Against the semidefinite program",

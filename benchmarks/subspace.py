@@ -39,7 +39,7 @@ def run(quick: bool = False) -> Section:
     _bound_by_cholesky(section, gram, label_factor(y, 10))
     X, y = ten_classes(200 if quick else 1000)
     for p in (4, 20):
-        _weights(section, DenseBank(center_and_scale(_gaussians(X, p))), y)
+        _weights(section, DenseBank.from_kernels(_gaussians(X, p)), y)
     return section
 
 

@@ -63,7 +63,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # to all three.
 
 from kernelweave import Fisher, LpBall, solve
-from kernelweave.kernels import RBF, DenseBank, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 
 X = np.asarray(data.data)
 grams = [
@@ -71,7 +71,7 @@ grams = [
     for _, _, columns in data.views
     for width in (0.1, 0.3, 1.0, 3.0)
 ]
-bank = DenseBank(center_and_scale(np.stack(grams)))
+bank = DenseBank.from_kernels(np.stack(grams))
 target = np.eye(3)[data.target]
 criterion = Fisher(bank, target - target.mean(axis=0), alpha=0.1)
 solutions = {

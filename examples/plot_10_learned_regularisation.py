@@ -23,7 +23,7 @@ import numpy as np
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.datasets import make_views
 from kernelweave.fits.ridge import LooPath, reduced_class_target
-from kernelweave.kernels import RBF, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 
 data = make_views(1150, 3, 2, 2, separation=1.5, random_state=3, as_frame=False)
 X, y = data.data[:150], data.target[:150]
@@ -57,7 +57,8 @@ def error_curves(model, factors):
     kernel, kernel_new = stack @ weights, stack_of(X_new, factors) @ weights
 
     target, _ = reduced_class_target(y, 2)
-    loo = LooPath(center_and_scale(kernel[None])[0], target).press(alphas)
+    centred = DenseBank.from_kernels(kernel[None]).kernel(0)
+    loo = LooPath(centred, target).press(alphas)
     new = []
     for alpha in alphas:
         ridge = MultipleKernelRidge("precomputed", norm=1, alpha=alpha).fit(kernel, y)

@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelweave import MultipleKernelFDA
 from kernelweave.datasets import fetch_views
-from kernelweave.kernels import RBF, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 
 digits = fetch_views("digits", as_frame=False)
 rows = np.argsort(digits.target[:400], kind="stable")  # by class, for the picture
@@ -32,7 +32,8 @@ print(stack.shape)
 # The weights are learned, and the combined kernel shows the ten digits as blocks.
 
 model = MultipleKernelFDA(views="precomputed", norm=1).fit(stack, y)
-scaled = center_and_scale(np.moveaxis(stack, -1, 0))  # as the model does, (p, n, n)
+# Centred and scaled as by the model, (p, n, n)
+scaled = DenseBank.from_kernels(np.moveaxis(stack, -1, 0)).stack
 titles = [
     f"{name}, weight {weight:.2f}"
     for name, weight in zip(names, model.kernel_weights_, strict=True)

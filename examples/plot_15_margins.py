@@ -17,13 +17,13 @@ import numpy as np
 from sklearn.datasets import make_moons
 
 from kernelweave import KernelAlignment, MultipleKernelSVC, TransductiveKernelSVC
-from kernelweave.kernels import RBF, Linear
+from kernelweave.kernels import RBF
 
 X, y = make_moons(240, noise=0.12, random_state=3)
 rng = np.random.default_rng(0)
 labelled = rng.permutation(len(y)) < 30
 gammas = (0.1, 1.0, 10.0, 100.0)
-bank = [Linear(), *(RBF(gamma) for gamma in gammas)]
+bank = ["linear", *(RBF(gamma) for gamma in gammas)]
 views = [("moons", bank, [0, 1])]
 names = ["linear", *(f"Gaussian\n$\\gamma$ = {gamma:g}" for gamma in gammas)]
 

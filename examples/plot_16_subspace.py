@@ -20,7 +20,7 @@ from sklearn.decomposition import KernelPCA
 from kernelweave import SubspaceKernel, SubspaceKernelSVC
 from kernelweave.datasets import make_views
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
-from kernelweave.kernels import RBF, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 from kernelweave.solvers.local.subspace import solve_joint
 
 data = make_views(400, 5, 2, 3, separation=2.0, random_state=0, as_frame=False)
@@ -64,8 +64,7 @@ for name in ("HSIC", "joint with the SVM"):
 # gives a value no smaller and a bound no larger than the optimum. With enough
 # dimensions the optimum is known in closed form, and the alternation cycles around it.
 
-# center_and_scale takes a stack of kernels
-gram = center_and_scale(RBF(factor=1.0)(X, X)[None])[0]
+gram = DenseBank.from_kernels(RBF(factor=1.0)(X, X)[None]).kernel(0)
 kernel = RegularizedKernel(gram, alpha=0.5)
 signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")

@@ -28,7 +28,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave import (
     Alignment,
-    BlockFisher,
     CappedSimplex,
     Fisher,
     KernelAlignment,
@@ -43,12 +42,11 @@ from kernelweave import (
     SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
-    Uniform,
-    WithinFisher,
     solve,
 )
 from kernelweave._array import to_numpy
 from kernelweave._tolerances import SMALL_GAP
+from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.exceptions import KernelWarning
@@ -60,6 +58,7 @@ from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
 from kernelweave.solvers.solve import Certificate
 from kernelweave.views.columns import View
+from kernelweave.weights import Uniform
 
 #: The module, whose name in the package is that of the function.
 solving: Any = importlib.import_module("kernelweave.solvers.solve")

@@ -14,7 +14,7 @@ from scipy.special import expit, xlogy
 
 from kernelweave import Alignment, CappedSimplex, LpBall, Simplex, certify, solve
 from kernelweave.datasets import fetch_views
-from kernelweave.kernels import RBF, DenseBank, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
 
@@ -84,7 +84,7 @@ if __name__ == "__main__":
     data = fetch_views("breast_cancer")
     X, y = np.asarray(data.data)[::12], np.where(data.target[::12] > 0, 1.0, -1.0)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    bank = DenseBank(center_and_scale(np.stack([RBF()(X[:, [j]]) for j in range(6)])))
+    bank = DenseBank.from_kernels(np.stack([RBF()(X[:, [j]]) for j in range(6)]))
     criterion = KernelLogistic(bank, y, C=0.5)
 
     # Check the derivatives against finite differences.

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelweave import Alignment, CappedSimplex, Fisher, LpBall, Simplex, solve
 from kernelweave.datasets import make_views
-from kernelweave.kernels import RBF, DenseBank, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 from kernelweave.protocols import Iterate, Method
 
 
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     data = make_views(n_samples=60, n_views=4, n_informative=2, random_state=0)
     X, y = np.asarray(data.data), np.where(data.target == 0, 1.0, -1.0)[:, None]
     grams = [RBF()(X[:, columns]) for _, _, columns in data.views]
-    bank = DenseBank(center_and_scale(np.stack(grams)))
+    bank = DenseBank.from_kernels(np.stack(grams))
     criterion = Fisher(bank, y - y.mean(), alpha=1.0)
     for weight_set in (Simplex(), LpBall(2), CappedSimplex(0.4)):
         found = solve(criterion, weight_set, method=FRANK_WOLFE, tol=1e-3)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelweave import Fisher, Margin, Simplex, solve
 from kernelweave.datasets import make_views
-from kernelweave.kernels import RBF, DenseBank, center_and_scale
+from kernelweave.kernels import RBF, DenseBank
 from kernelweave.protocols import Polyhedron
 from kernelweave.weights import PolyhedralSet
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     X, signs = np.asarray(data.data), np.where(data.target[:, None] == 0, 1.0, -1.0)
     views = [columns for _, _, columns in data.views]
     grams = [RBF(factor=f)(X[:, columns]) for columns in views for f in (0.5, 2.0)]
-    bank = DenseBank(center_and_scale(np.stack(grams)))
+    bank = DenseBank.from_kernels(np.stack(grams))
     target = signs - signs.mean()
 
     allowed = GroupBudgets([0, 0, 1, 1, 2, 2], budget=0.5)

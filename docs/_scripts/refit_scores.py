@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.kernels import RBF, Linear
+from kernelweave.kernels import RBF
 
 PARTS = [0, 1, 2], [3, 4, 5]
-VIEWS = [("a", RBF(gamma=0.2), PARTS[0]), ("b", Linear(), PARTS[1])]
+VIEWS = [("a", RBF(gamma=0.2), PARTS[0]), ("b", "linear", PARTS[1])]
 
 
 def leads(n, signal, seed):

@@ -8,13 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kernelweave.criteria import (
-        Alignment,
-        BlockFisher,
-        Fisher,
-        Margin,
-        WithinFisher,
-    )
+    from kernelweave.criteria import Alignment, Fisher, Margin
     from kernelweave.models import (
         Certificate,
         KernelAlignment,
@@ -31,13 +25,12 @@ if TYPE_CHECKING:
     from kernelweave.persistence import load, save
     from kernelweave.solvers import Solution, certify, solve
     from kernelweave.views import join_tables
-    from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
+    from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Alignment",
-    "BlockFisher",
     "CappedSimplex",
     "Certificate",
     "Fisher",
@@ -56,8 +49,6 @@ __all__ = [
     "SubspaceKernel",
     "SubspaceKernelSVC",
     "TransductiveKernelSVC",
-    "Uniform",
-    "WithinFisher",
     "__version__",
     "certify",
     "join_tables",

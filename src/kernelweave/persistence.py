@@ -75,7 +75,13 @@ SCIKIT_LEARN = (
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 #: Types that have moved since a release, by the name in the files it wrote.
 MOVED = {
-    "kernelweave.solvers.certify.Certificate": "kernelweave.solvers.solve.Certificate"
+    "kernelweave.solvers.certify.Certificate": "kernelweave.solvers.solve.Certificate",
+    "kernelweave.kernels.maps.kernel_map.Centering": (
+        "kernelweave.kernels.centering.Centering"
+    ),
+    "kernelweave.kernels.maps.kernel_map.Standard": (
+        "kernelweave.kernels.centering.Standard"
+    ),
 }
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)

@@ -344,7 +344,7 @@ class Criterion(Protocol):
         "parts"              ``J = min_f sum_i norm(f_i)^2 / w_i + loss(sum_i f_i)``
         "kernel scores"      ``scores(dual)`` of all kernels, ``restricted(kernels)`` to
                              some of them, and a first dual point ``target``
-        "expansion"          ``expand(w)`` as in :class:`~kernelweave.BlockFisher`
+        "expansion"          ``expand(w)`` as in ``kernelweave.criteria.BlockFisher``
         "saddle"             ``problem``, a saddle point in weights and margins
         "cosines"            ``cosines`` and ``correlations`` of the kernels
         "likelihood"         weights times scores are the weights of the next EM step

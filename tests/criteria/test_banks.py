@@ -24,7 +24,7 @@ from kernelweave.kernels.banks.dense import (
 )
 from kernelweave.kernels.banks.lazy import KernelGroup, OnTheFlyBank
 from kernelweave.kernels.base import PairwiseRows
-from kernelweave.kernels.maps.kernel_map import center_tiles
+from kernelweave.kernels.centering import center_tiles
 from kernelweave.protocols import Bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut

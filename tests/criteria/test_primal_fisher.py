@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelweave import Fisher, LpBall, Simplex, Uniform, certify, solve
+from kernelweave import Fisher, LpBall, Simplex, certify, solve
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
 from kernelweave.fits.ridge import LooPath
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.weights import Uniform
 
 ALPHAS = [1e-3, 0.3, "learn"]
 WIDTHS = [4, 1, 12, 3]

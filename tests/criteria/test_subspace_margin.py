@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave import LpBall, Simplex, Uniform, solve
+from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.weights import Uniform
 
 
 def known_kernel(width=5.0):

@@ -17,7 +17,6 @@ from kernelweave import (
     MultipleKernelSVC,
     SignedSum,
     Simplex,
-    Uniform,
     solve,
 )
 from kernelweave.exceptions import KernelWarning
@@ -25,6 +24,7 @@ from kernelweave.inspection import weight_ranges
 from kernelweave.inspection._level_set import LevelSet
 from kernelweave.inspection.ranges import criterion_ranges
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.weights import Uniform
 
 #: The grid has this spacing; the ranges are reached within 0.002.
 STEP = 0.025

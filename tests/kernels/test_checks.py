@@ -16,8 +16,8 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.subspace import label_factor
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.spectral import spectral_bank
+from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.checks import ensure_psd
-from kernelweave.kernels.maps.kernel_map import center_in_place
 
 N = 30
 

@@ -8,23 +8,21 @@ import pytest
 from estimators import in_turn
 from kernelweave import (
     Alignment,
-    BlockFisher,
     CappedSimplex,
     Fisher,
     LpBall,
     Margin,
     SignedSum,
     Simplex,
-    Uniform,
-    WithinFisher,
     solve,
 )
+from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Iterate, Method, Polyhedron
 from kernelweave.solvers.solve import METHODS, fitting_methods
-from kernelweave.weights import PolyhedralSet
+from kernelweave.weights import PolyhedralSet, Uniform
 
 N, P = 22, 5
 SIGNS = np.where(np.arange(N) % 2, 1.0, -1.0)[:, None]

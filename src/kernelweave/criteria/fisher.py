@@ -71,6 +71,11 @@ class Fisher(KernelCriterion):
     design : RowDesign, optional
         Weights of the rows, by whose roots kernels and target have been multiplied;
         the vector of roots takes the place of the ones.
+
+    See Also
+    --------
+    kernelweave.criteria.WithinFisher : With the scatter within classes (Eq. 9).
+    kernelweave.criteria.BlockFisher : The block form of several classes (Eq. 37).
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts"})

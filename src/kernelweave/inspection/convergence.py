@@ -48,10 +48,10 @@ class ConvergenceDisplay(Drawn):
     >>> import numpy as np
     >>> from kernelweave import Fisher, Simplex, solve
     >>> from kernelweave.inspection import ConvergenceDisplay
-    >>> from kernelweave.kernels import DenseBank, center_and_scale
+    >>> from kernelweave.kernels import DenseBank
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(30, 4)), np.repeat([1.0, -1.0], 15)
-    >>> bank = DenseBank(center_and_scale(np.stack([np.outer(x, x) for x in X.T])))
+    >>> bank = DenseBank.from_kernels(np.stack([np.outer(x, x) for x in X.T]))
     >>> criterion = Fisher(bank, y[:, None], alpha=0.1)
     >>> solutions = {
     ...     method: solve(criterion, Simplex(), method=method)

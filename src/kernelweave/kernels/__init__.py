@@ -4,6 +4,7 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.banks.spectral import SpectralBank, spectral_bank
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.centering import center_and_scale
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -15,7 +16,7 @@ from kernelweave.kernels.functions import (
     Polynomial,
     Standardizer,
 )
-from kernelweave.kernels.maps.kernel_map import KernelMap, center_and_scale
+from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.similarity import Similarity
 
 __all__ = [

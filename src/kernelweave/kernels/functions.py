@@ -474,7 +474,8 @@ class Pipe(Kernel):
         receives the columns of the view as they are: text, categories, dates, gaps. One
         that takes text, such as ``TfidfVectorizer()``, receives the single column of
         its view. From arrays it receives NumPy arrays, except for
-        :class:`Standardizer`, which works in the array library of the data.
+        ``kernelweave.kernels.Standardizer()``, a ``StandardScaler()`` that works in the
+        array library of the data.
     kernel : Kernel, str, callable or list of these
         The kernel, or kernels, on the transformed features. The kernels of a list share
         the fitted transformer and their base matrices.

@@ -506,7 +506,7 @@ def name_largest(
         f"{_entry(view, block, i, j, numbers)}, so that values of the kernel {label} "
         f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
         "if the number is right, rescale the column, or standardise it with "
-        "Pipe(Standardizer(), ...)."
+        "Pipe(StandardScaler(), ...)."
     )
 
 

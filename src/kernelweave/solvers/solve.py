@@ -485,13 +485,13 @@ def solve(
     --------
     >>> import numpy as np
     >>> from kernelweave import Fisher, Simplex, solve
-    >>> from kernelweave.kernels import DenseBank, center_and_scale
+    >>> from kernelweave.kernels import DenseBank
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(30, 4))
     >>> y = np.repeat([1.0, -1.0], 15)
     >>> X[:, 0] += y
     >>> kernels = np.stack([np.outer(x, x) for x in X.T])
-    >>> bank = DenseBank(center_and_scale(kernels))
+    >>> bank = DenseBank.from_kernels(kernels)
     >>> solution = solve(Fisher(bank, y[:, None], alpha=0.1), Simplex())
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)

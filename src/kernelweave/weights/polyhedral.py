@@ -115,8 +115,30 @@ def without_flat(allowed: Polyhedron, inside: np.ndarray) -> Polyhedron:
 class PolyhedralSet(WeightSet):
     """``{ w : A w = b, C w <= d, 0 <= low <= w <= high }`` with finite limits.
 
-    A subclass states its constraints in :meth:`polyhedron`; linear programs supply
-    everything else that a weight set needs.
+    A subclass states its constraints on m weights in :meth:`polyhedron`; linear
+    programs supply everything else that a weight set needs. They are stated as a
+    ``Polyhedron`` from ``kernelweave.protocols`` with the fields
+
+    ===================== =====================================================
+    ``equal, equal_to``   A (e, m) and b (e,)
+    ``below, below_to``   C (r, m) and d (r,)
+    ``limits``            the columns low and high, (m, 2)
+    ===================== =====================================================
+
+    or, for weights of sum one, as ``Polyhedron.sum_to_one(m, low, high, C, d)``, of
+    which only m is required: weights are then between 0 and 1.
+
+    Examples
+    --------
+    No weight is below a tenth:
+
+    >>> from kernelweave.protocols import Polyhedron
+    >>> from kernelweave.weights import PolyhedralSet
+    >>> class AtLeastATenth(PolyhedralSet):
+    ...     def polyhedron(self, m):
+    ...         return Polyhedron.sum_to_one(m, low=0.1)
+    >>> AtLeastATenth().maximizer([1.0, 2.0, 3.0]).round(1).tolist()
+    [0.1, 0.1, 0.8]
     """
 
     offers = frozenset({"polyhedron"})

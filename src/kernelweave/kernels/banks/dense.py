@@ -31,6 +31,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._tolerances import LIKE_IDENTITY, SAME
+from kernelweave.kernels.centering import center_and_scale
 from kernelweave.protocols import Bank
 
 #: Rows that show which kernels are nothing like the identity.
@@ -279,7 +280,8 @@ class DenseBank(KernelBank):
     Parameters
     ----------
     stack : array of shape (p, n, n)
-        Symmetric positive semidefinite matrices whose rows sum to zero.
+        Symmetric positive semidefinite matrices whose rows sum to zero;
+        :meth:`from_kernels` takes any others.
     names : sequence of str, optional
         One name per kernel.
 
@@ -297,6 +299,20 @@ class DenseBank(KernelBank):
             )
         super().__init__(stack, stack.shape[0], stack.shape[1], names)
         self.stack = stack
+
+    @classmethod
+    def from_kernels(cls, kernels: Array, names: list[str] | None = None) -> DenseBank:
+        """A bank of any kernels: copies of them, centred and scaled to trace n.
+
+        Parameters
+        ----------
+        kernels : array of shape (p, n, n)
+            Symmetric positive semidefinite matrices.
+        names : sequence of str, optional
+            One name per kernel.
+        """
+        given = cls(kernels, names)  # which checks the shape
+        return cls(center_and_scale(given.stack), given.names)
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), a view of the bank's memory."""

@@ -35,15 +35,10 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.centering import Centering, center_in_place
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import host_like
-from kernelweave.kernels.maps.kernel_map import (
-    Centering,
-    KernelMap,
-    Source,
-    add,
-    center_in_place,
-)
+from kernelweave.kernels.maps.kernel_map import KernelMap, Source, add
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, take_rows
 

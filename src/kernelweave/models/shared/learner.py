@@ -49,15 +49,15 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
-from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.kernels.maps.kernel_map import (
+from kernelweave.kernels.centering import (
     STANDARD,
     Centering,
     Standard,
-    add,
     center_in_place,
     center_tiles,
 )
+from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.maps.kernel_map import add
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
