@@ -29,6 +29,22 @@ def tolerance(dtype):
     )
 
 
+def test_from_kernels_centres_a_copy(rng, xp_backend):
+    factors = rng.normal(size=(3, 11, 4)) + 2.0
+    given = xp_backend.asarray(factors @ factors.transpose(0, 2, 1))
+    before = to_numpy(given).copy()
+    bank = DenseBank.from_kernels(given, ["a", "b", "c"])
+    found = to_numpy(bank.stack)
+    assert bank.names == ["a", "b", "c"]
+    assert_allclose(found.sum(axis=1), 0.0, atol=1e-10)
+    assert_allclose(np.trace(found, axis1=1, axis2=2), 11.0)
+    P = np.eye(11) - 1 / 11
+    assert_allclose(found[1], 11 * P @ before[1] @ P / np.trace(P @ before[1] @ P))
+    np.testing.assert_array_equal(to_numpy(given), before)
+    with pytest.raises(ValueError, match=r"\(p, n, n\); got shape \(11, 11\)"):
+        DenseBank.from_kernels(given[0, :, :])
+
+
 @SHAPES
 @DTYPES
 def test_combine(p, n, k, dtype, rng, xp_backend):
