@@ -207,7 +207,7 @@ class Way(NamedTuple):
 
 WAYS = {
     "on_the_fly": Way(
-        'kernels made on the fly (`features="on_the_fly"`) instead of stored as matrices',
+        'kernels made on the fly (`features="on_the_fly"`) instead of stored',
         on_the_fly,
         ON_THE_FLY,
         1e-8,
