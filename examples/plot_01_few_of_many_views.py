@@ -2,7 +2,7 @@
 Few of many views matter
 ========================
 
-Thirteen views of the same samples, of which three say something. Learned weights find
+Thirteen views of the same samples, of which three are informative. Learned weights find
 them; equal weights and one machine on all columns are held back by the other ten.
 """
 
@@ -11,8 +11,7 @@ them; equal weights and one machine on all columns are held back by the other te
 # ------------
 # Scans of handwritten digits come in three views: pixels, Fourier coefficients and ink
 # in zones. We add ten views that look like pixels and mean nothing: their rows are
-# shuffled, so that they belong to other digits. 150 digits are there to learn from and
-# 600 to test on.
+# shuffled, so they belong to other digits. We train on 150 digits and test on 600.
 
 import numpy as np
 from sklearn.svm import SVC
@@ -72,7 +71,7 @@ for ax in (left, right):
 # The certificate
 # ---------------
 # The weights are the best ones for the problem in the first line, up to the gap. That
-# is a statement about the training rows; the accuracies are the one about new rows.
+# is a statement about the training rows; the accuracies are about new rows.
 
 print(models[0].certificate_)
 

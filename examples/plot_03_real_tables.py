@@ -3,14 +3,14 @@ Real tables
 ===========
 
 Text, categories, dates and gaps need no preparation: the kernel ``"auto"`` reads
-columns of any kind, and a ``Pipe`` hands its view to any transformer of scikit-learn.
+columns of any kind, and a ``Pipe`` hands its view to any scikit-learn transformer.
 """
 
 # %%
 # A table
 # -------
-# 300 orders: what was paid and when, how it was shipped, and a comment of the customer.
-# The question is whether the order comes back. Some entries are missing.
+# 300 orders: what was paid and when, how it was shipped, and a comment by the customer.
+# The question is whether the order is returned. Some entries are missing.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -61,8 +61,8 @@ pd.DataFrame(model.column_summary_)
 # %%
 # Which view matters
 # ------------------
-# The comment does, and the price. Of the view on shipping only one column of three has
-# to do with returns, whether the order was a gift, and only loosely.
+# The comment does, and the price. In the view on shipping, only one column of three is
+# related to returns, whether the order was a gift, and only loosely.
 
 display = KernelWeightsDisplay.from_estimator(model)
 plt.show()

@@ -4,8 +4,8 @@ Several tables and a matrix of distances
 
 The samples of a study are spread over two tables, in different orders, and a third
 source is a matrix of distances from another program. Not every sample is in every
-source. We align the tables by id, put the distances beside them, and ask what each
-source adds.
+source. We align the tables by id, add the distances, and ask what each source
+contributes.
 """
 
 # %%
@@ -48,8 +48,8 @@ distances = cdist(ranks, ranks, "cityblock")
 # One frame, one view per table
 # -----------------------------
 # Samples that a table lacks stay, with gaps. The ids come first, in a column that is in
-# no view. Tables with nothing but diagnoses, or nothing but ids, are no views either;
-# the latter adds the samples that were compared and are in no table.
+# no view. Tables with nothing but diagnoses, or nothing but ids, add no views either;
+# the latter adds the samples that were compared but are in no table.
 
 tables = {
     "mean": mean,
@@ -65,9 +65,9 @@ print(joined.data.iloc[:3, :3])
 # Distances on the column of ids
 # ------------------------------
 # The distances become a Gaussian kernel, whose width is set on the training rows of
-# each fit. It is positive semidefinite if distances are those of points in some space,
-# which is true of the square roots of city-block distances. Tumours that were not
-# compared lack this view.
+# each fit. It is positive semidefinite if distances are those of points in some
+# Euclidean space, which is true of the square roots of city-block distances. Tumours
+# that were not compared lack this view.
 
 kernel = Similarity.from_distances(np.sqrt(distances), compared)
 views = [*joined.views, ("distances", kernel, "id")]
@@ -75,7 +75,7 @@ views = [*joined.views, ("distances", kernel, "id")]
 # %%
 # What each source adds
 # ---------------------
-# Cross-validation cuts the frame into folds, and the kernel looks up the entries that
+# Cross-validation splits the frame into folds, and the kernel looks up the entries that
 # each fold needs. Samples that have none of the chosen views count as wrong half of the
 # time, so that all bars are over the same samples: together, the sources reach more of
 # them, and say more about each. Lines are one standard error over the folds.

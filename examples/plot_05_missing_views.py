@@ -102,8 +102,8 @@ def accuracies(data, everywhere):
 # filling costs little, about a percentage point where half of the views are missing,
 # and dropping rows costs a lot. With gaps in the new rows too, no method can recover
 # what was not measured. No way of filling is far ahead of the others, column means
-# included: with five splits the differences cannot be told from chance. The grey line
-# ends where too few rows have every view.
+# included: with five splits the differences cannot be distinguished from chance. The
+# grey line ends where too few rows have every view.
 
 figure, axes = plt.subplots(
     2, 2, figsize=(9, 6.4), layout="constrained", sharex=True, sharey="row"

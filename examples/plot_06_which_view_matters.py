@@ -4,7 +4,7 @@ How far can I trust the weights?
 
 Weights are learned for every view, but a weight is not yet an answer. How certain is
 it? Could it be different without loss? Would a useless view get as much? And which view
-need not be measured any more?
+no longer needs to be measured?
 """
 
 # %%
@@ -36,11 +36,11 @@ model = MultipleKernelFDA(views, norm=1).fit(X, y)
 # %%
 # How certain are the shares?
 # ---------------------------
-# A bar is the share of a view in the combined kernel. Its interval is what halves of
-# the rows give, and the p-value says how often a copy of the view with its rows in
-# random order, learned beside it, gets as much weight. The worst values clearly matter,
-# the standard errors add something, and the means, which say the same as the worst
-# values, are not needed beside them.
+# A bar is the share of a view in the combined kernel. Its interval comes from fits to
+# halves of the rows, and the p-value says how often a copy of the view with its rows in
+# random order, learned together with it, gets as much weight. The worst values clearly
+# matter, the standard errors add something, and the means, which say the same as the
+# worst values, are not needed in addition.
 
 display = ViewSharesDisplay.from_estimator(
     model, X, y, n_resamples=60, n_decoys=39, random_state=0
@@ -50,9 +50,9 @@ display = ViewSharesDisplay.from_estimator(
 # Could the weights be different?
 # -------------------------------
 # The criterion of the model is proven to be optimal, but other weights may be nearly as
-# good. For every view, the darker band has all shares for which the criterion can stay
-# within 0.1 % of its optimum, the lighter one those within 1 %. No weights outside the
-# bands are that good: a proof by duality, not a sample.
+# good. For every view, the darker band contains all shares for which the criterion can
+# stay within 0.1 % of its optimum, the lighter one those within 1 %. No weights outside
+# the bands are that good: a proof by duality, not a sample.
 
 figure, ax = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for within, alpha in ((0.01, 0.25), (0.001, 0.6)):

@@ -3,7 +3,7 @@ Why this row?
 =============
 
 A decision is a sum over kernels, so it can be split into the parts of the views without
-any approximation: which view spoke for which class? Inside a view, gradients say which
+any approximation: which view supported which class? Inside a view, gradients say which
 columns moved the decision; and held-out rows say what all this is worth.
 """
 
@@ -11,7 +11,7 @@ columns moved the decision; and held-out rows say what all this is worth.
 # The data
 # --------
 # Ten properties of cell nuclei, in three views: their mean, its standard error and the
-# worst values. We add a view of ten columns of noise, which should have nothing to say,
+# worst values. We add a view of ten columns of noise, which should contribute nothing,
 # and hold out half of the tumours.
 
 import matplotlib.pyplot as plt
@@ -53,8 +53,8 @@ print(f"largest deviation from decision_function: {error:.0e}")
 
 # %%
 # One point per row and view. The worst values decide, and the other two views help. The
-# noise speaks as well, since the model cannot know that it is noise, but as often for
-# one class as for the other: a part explains the decision, not the tumour.
+# noise contributes as well, since the model cannot know that it is noise, but as often
+# for one class as for the other: a part explains the decision, not the tumour.
 
 display = ContributionsDisplay.from_estimator(model, X_new)
 
@@ -80,8 +80,8 @@ display = FeatureImportanceDisplay.from_estimator(
 )
 
 # %%
-# The columns of noise move the decision, too, but in no direction: of ten intervals
-# of 90 %, about one may miss zero.
+# The columns of noise also move the decision, but in no consistent direction: of ten
+# intervals at 90 %, about one may miss zero.
 
 display = FeatureImportanceDisplay.from_estimator(
     model, "noise", X=X_train, y=y_train, n_resamples=20, random_state=0
@@ -92,8 +92,8 @@ display = FeatureImportanceDisplay.from_estimator(
 # ---------------------
 # The parts describe the model. What a view is worth for new rows is seen by shuffling
 # it in rows that were held out: the noise is worth nothing there. On the training rows,
-# where it helped to learn labels by heart, it seems useful, and the records warn of
-# this. The logarithmic loss notices more than accuracy does.
+# where it helped to memorise labels, it seems useful, and the result warns of this. The
+# logarithmic loss is more sensitive than accuracy.
 
 for rows, labels in ((X_new, y_new), (X_train, y_train)):
     found = view_permutation_importance(

@@ -4,14 +4,14 @@ Probabilities and prediction sets that hold
 
 ``CalibratedClassifierCV`` gives probabilities to a classifier that has none, and MAPIE
 turns probabilities into sets of classes that contain the true one as often as promised.
-Both are well kept elsewhere; this is how they are used here.
+Both are well maintained elsewhere; this is how to use them here.
 """
 
 # %%
 # Three parts of the data
 # -----------------------
 # Models are fitted to the first part, eight images of each digit, and calibrated on the
-# second; everything that is claimed is measured on the third.
+# second; all results are measured on the third.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,11 +36,11 @@ held, new = train_test_split(rest, train_size=500, random_state=0)
 # %%
 # Probabilities
 # -------------
-# ``MultipleKernelFDA`` has probabilities of its own, fitted to leave-one-out
-# projections. A support vector machine has none: ``CalibratedClassifierCV`` learns from
-# folds of the training rows how to turn decision values into probabilities. With
-# several classes and few rows, a single temperature serves better than one sigmoid per
-# class, the default (with which the log loss below would be 0.77).
+# ``MultipleKernelFDA`` has its own probabilities, fitted to leave-one-out projections.
+# A support vector machine has none: ``CalibratedClassifierCV`` learns from folds of the
+# training rows how to turn decision values into probabilities. With several classes and
+# few rows, a single temperature serves better than one sigmoid per class, the default
+# (with which the log loss below would be 0.77).
 
 views = digits.views
 models = {
@@ -86,9 +86,9 @@ ax.set(xlabel="largest probability", ylabel="share of correct predictions")
 # or each view on its own; and the worse the model, the larger the sets. A level below
 # the accuracy of the model leaves some sets empty: their mean size is then below one.
 #
-# What one division into rows held out and new rows gives is a matter of chance, so
-# twenty divisions are shown. Their mean is the level, as promised; their spread is what
-# to expect of a single one.
+# The coverage under a single division into rows held out and new rows is a matter of
+# chance, so twenty divisions are shown. Their mean is the level, as promised; their
+# spread is what to expect of a single one.
 
 levels = np.array([0.8, 0.9, 0.95, 0.99])
 divisions = list(ShuffleSplit(20, train_size=500, random_state=0).split(rest))
@@ -123,7 +123,7 @@ ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
 
 # %%
-# Rows with more than one class in their set are those to look at: here are some, with
+# Rows with more than one class in their set deserve a closer look: here are some, with
 # the classes between which the model cannot decide.
 
 conformal = SplitConformalClassifier(

@@ -97,7 +97,7 @@ def draw(ax, title, factors):
 # On the left, the learned alpha is larger than leave-one-out would choose, with nearly
 # the same error. On the right, a very narrow Gaussian is added to the kernels of each
 # view. On the training rows such a kernel is nearly the identity, so it takes over the
-# role of alpha, and alpha itself goes to zero (the square stands at the edge of the
+# role of alpha, and alpha itself goes to zero (the square is at the edge of the
 # picture): below 0.1 the curve is flat.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)

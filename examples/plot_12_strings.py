@@ -3,7 +3,7 @@ Kernels on sequences
 ====================
 
 A kernel need not start from numbers. Here the samples are strings of DNA, each view
-compares them in its own way, and the weights tell which comparison matters.
+compares them in its own way, and the weights say which comparison matters.
 """
 
 # %%
@@ -11,8 +11,8 @@ compares them in its own way, and the weights tell which comparison matters.
 # ---------
 # The sequences are drawn at random, so that the answer is known: 90 letters each, and
 # two classes. Sequences of the first class contain the word ``TATAAT`` somewhere, those
-# of the second the same letters in another order, ``TAATTA``. Only words tell the
-# classes apart, neither the frequency of letters nor a position.
+# of the second the same letters in another order, ``TAATTA``. Only words distinguish
+# the classes; neither the frequency of letters nor a position does.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,7 +38,7 @@ print(sequences[0])
 # Two ways to write a kernel
 # --------------------------
 # The spectrum kernel counts the words of k letters that two sequences share. Its
-# features are explicit, so a vectoriser of scikit-learn in a ``Pipe`` is enough, and
+# features are explicit, so a scikit-learn vectoriser in a ``Pipe`` is enough, and
 # vocabularies are learned from the training rows of each fold.
 
 
@@ -80,8 +80,8 @@ views = [
 # -------------------------
 # Each view alone, equal weights, and learned weights, in five folds, with standard
 # errors over the folds. Words of six letters identify the motif; the frequency of
-# letters and the places say nothing. With the weights learned, nobody has to know the
-# length of the motif.
+# letters and their positions say nothing. With the weights learned, nobody has to know
+# the length of the motif.
 
 scores = {}
 for view in views:

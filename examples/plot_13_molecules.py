@@ -204,7 +204,8 @@ for ax in axes:
 # ------------------
 # The boiling point, and its prediction. Dimethyl sulphoxide is the only molecule with
 # sulphur, dimethylformamide the only amide, aniline the only aromatic amine, and
-# glycerol has three hydroxyl groups: nothing among the others prepares for them.
+# glycerol has three hydroxyl groups: nothing in the rest of the data prepares a model
+# for them.
 
 worst = np.argsort(-errors["learned weights"])[:4]
 for i in worst:

@@ -3,8 +3,8 @@ Several labels per row
 ======================
 
 A gene can have several functions at once. scikit-learn's ``MultiOutputClassifier`` fits
-one classifier per label; each learns its own weights, so that one can see which view
-matters for which function.
+one classifier per label; each learns its own weights, which show which view matters for
+which function.
 """
 
 # %%
@@ -64,8 +64,9 @@ model = MultiOutputClassifier(MultipleKernelFDA(views, norm=1)).fit(X_train, Y_t
 probabilities = np.stack([p[:, 1] for p in model.predict_proba(X_new)], axis=1)
 
 # %%
-# On new genes the labels are found better than from their frequencies alone: fewer of
-# them are wrong, and fewer pairs of a right and a wrong label are in the wrong order.
+# On new genes the labels are predicted better than from their frequencies alone: fewer
+# of them are wrong, and fewer pairs of a right and a wrong label are in the wrong
+# order.
 
 frequencies = np.tile(Y_train.mean(axis=0), (len(Y_new), 1))
 for name, guess in (("frequencies", frequencies), ("two views", probabilities)):
@@ -78,7 +79,7 @@ for name, guess in (("frequencies", frequencies), ("two views", probabilities)):
 # ------------------------------
 # Each classifier has its own kernel weights, here of norm 1, which lets them differ
 # most. Expression has the larger share for nearly all functions. How well each label
-# can be told is the area under its ROC curve, on new genes.
+# can be predicted is measured by the area under its ROC curve, on new genes.
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(9, 4.2), layout="constrained", sharey=True

@@ -44,7 +44,7 @@ print(transductive.certificate_)
 # Weights and boundaries
 # ----------------------
 # The boundaries of the two machines, in the colours of the right panel, agree between
-# the moons and part where there are no labelled rows.
+# the moons and diverge where there are no labelled rows.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
 models = {
@@ -86,8 +86,8 @@ for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# On the rows without a label both machines are equally accurate: these moons are clear
-# enough for 30 labels.
+# On the rows without a label both machines are equally accurate: 30 labels are enough
+# for these moons.
 
 hidden = ~labelled
 print(f"margin        {margin.score(X[hidden], y[hidden]):.3f}")

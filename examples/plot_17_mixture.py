@@ -78,7 +78,8 @@ axes[1].legend(frameon=False, fontsize=9)
 # A row of NaN means that a sample lacks a view. Each expert learns from the rows that
 # have its view, and the weights of a sample are renormalised over the views it has.
 # Here more and more readings are lost, in training and in new samples. Bars are one
-# standard error of the accuracy on 100 new samples: these cannot tell both ways apart.
+# standard error of the accuracy on 100 new samples: the two ways cannot be
+# distinguished here.
 
 shares = np.linspace(0, 0.5, 6)
 accuracy = {"available": [], "zero": []}

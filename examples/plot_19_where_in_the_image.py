@@ -3,9 +3,9 @@ Where in the image is the answer?
 =================================
 
 Every part of an image can be a view. The learned weights then form a map: they say
-which parts tell the classes apart. The 60,000 digits of MNIST, exactly and with a
-certificate, take 20 seconds on one GPU (see :doc:`/user_guide/scale`); this
-smaller set runs on any laptop.
+which parts distinguish the classes. The 60,000 digits of MNIST, exactly and with a
+certificate, take 20 seconds on one GPU (see :doc:`/user_guide/scale`); this smaller set
+runs on any laptop.
 """
 
 # %%
@@ -72,8 +72,8 @@ print(learned.certificate_.status)
 # The map
 # -------
 # A view's share is spread evenly over its pixels. The lines on the right show how far
-# the shares move when rows are drawn anew: where they are long, the map is not to be
-# trusted in detail.
+# the shares move when rows are drawn again: where they are long, do not trust the map
+# in detail.
 
 shares = np.zeros((8, 8))
 for name, where in parts.items():

@@ -207,7 +207,7 @@ class Way(NamedTuple):
 
 WAYS = {
     "on_the_fly": Way(
-        'kernels made on the fly (`features="on_the_fly"`), not kept as matrices',
+        'kernels made on the fly (`features="on_the_fly"`) instead of stored',
         on_the_fly,
         ON_THE_FLY,
         1e-8,
@@ -225,7 +225,7 @@ WAYS = {
     "polars": Way("a polars data frame", in_polars, KERNELS, 0.0),
     "sparse": Way("sparse rows", as_sparse, EXPLICIT, 1e-8),
     "dask": Way("a Dask array in partitions", in_dask, EXPLICIT, 1e-8),
-    "threads": Way("two threads, not one", in_two_threads, KERNELS, 1e-8),
+    "threads": Way("two threads instead of one", in_two_threads, KERNELS, 1e-8),
     "saving": Way("saved to a file, and loaded", after_saving, KERNELS, 0.0),
     "single": Way("float32", in_single_precision, KERNELS, 1e-3),
 }

@@ -2,9 +2,9 @@
 
     KERNELWEAVE_DATA=folder python docs/_scripts/chen2008_readings.py [--splits 3]
 
-Errors of discriminant analysis, the classifier behind uHSIC, with the width of smallest
-leave-one-out error, for several scalings of the columns and choices of 300 rows per
-class, on splits other than those of the tables. Prints the table in
+Errors of discriminant analysis, the classifier behind uHSIC, with the width with the
+smallest leave-one-out error, for several scalings of the columns and choices of 300
+rows per class, on splits other than those of the tables. Prints the table in
 docs/papers/chen2008.md.
 """
 

@@ -1,6 +1,6 @@
 """Writes ``user_guide/error_messages.md`` from the table of bad input of the tests.
 
-Run it after a change of a message or of the table::
+Run it after changing a message or the table::
 
     python docs/_scripts/error_messages.py
 """
@@ -19,9 +19,9 @@ from bad_input_cases import CASES, Case  # noqa: E402
 
 INTRODUCTION = """# Error messages
 
-*What does the library say to this input?*
+*Which message does this input get?*
 
-{n} kinds of bad input, and the message for each. Every message tells what was found,
+{n} kinds of bad input, and the message for each. Every message says what was found,
 where (view, kernel, row, column or parameter), and what to do; other estimators say
 the same about themselves. The table is the one that the tests go through with every
 estimator, and `docs/_scripts/error_messages.py` writes this page from it. In the
@@ -45,7 +45,7 @@ got -1
 
 
 def row(case: Case) -> str:
-    """What is wrong, and what the first estimator that is concerned says."""
+    """What is wrong, and what the first estimator concerned says."""
     kind, message = case.refusal(case.models[0])
     text = " ".join(f"{kind.__name__}: {message}".split()).replace("`", "'")
     return f"| {case.wrong} | `{text}` |".replace(" || ", " or ")

@@ -3,7 +3,7 @@
     python docs/_scripts/missing_assays.py [--repeats 10]
 
 Needs the R package MultiAssayExperiment and the extra "r". Prints the figures in
-docs/user_guide/missing_views.md: areas under the ROC curve and accuracies of telling
+docs/user_guide/missing_views.md: areas under the ROC curve and accuracies of predicting
 who had died, out of fold, in repeated stratified five-fold cross-validation.
 """
 

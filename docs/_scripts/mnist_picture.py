@@ -1,4 +1,4 @@
-"""Draw docs/_static/mnist.png: where on an image the weights of its parts lie.
+"""Draw docs/_static/mnist.png: how the weights are spread over the parts of an image.
 
 Reads benchmarks/results/mnist.json, which ``python benchmarks/gpu.py mnist-learned
 --out benchmarks/results/mnist.json`` writes on a machine with a GPU.

@@ -18,7 +18,7 @@ VIEWS = [("a", RBF(gamma=0.2), PARTS[0]), ("b", "linear", PARTS[1])]
 
 
 def leads(n, signal, seed):
-    """By how much the score of each norm exceeds that of refits at its weights."""
+    """How far the score of each norm exceeds that of refits at its weights."""
     rng = np.random.default_rng([seed, n])
     y = rng.permutation(np.arange(n) % 2)
     X = rng.normal(size=(n, 6))

@@ -20,7 +20,7 @@ PICTURE = Path(__file__).parents[1] / "_static" / "report.png"
 
 
 def main() -> None:
-    """Fit the model of the page on reports, write the report and photograph it."""
+    """Fit the model of the page on reports, and take a screenshot of its report."""
     cancer = fetch_views("breast_cancer")
     X, y = cancer.data[::3], cancer.target_names[cancer.target[::3]]
     model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)

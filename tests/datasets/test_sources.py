@@ -396,10 +396,10 @@ def test_series_by_accession_with_gene_sets_from_a_file(folder):
     assert bunch.target_names[bunch.target].tolist() == ["well", "", "well"]
 
 
-def test_messages_say_where_a_set_can_be_had(folder, offline):
-    with pytest.raises(MissingDataError, match="had from MSRC-v5 at github"):
+def test_messages_say_where_a_set_is_available(folder, offline):
+    with pytest.raises(MissingDataError, match="available from MSRC-v5 at github"):
         fetch_views("msrc_v5")
-    with pytest.raises(MissingDataError, match="had from TOX-171 at github"):
+    with pytest.raises(MissingDataError, match="available from TOX-171 at github"):
         fetch_expression("tox", gene_sets=None)
     with pytest.raises(MissingDataError, match=r"hallmark.*msigdb.*; singh_prostate"):
         fetch_expression("prostate")

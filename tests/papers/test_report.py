@@ -75,7 +75,7 @@ def test_numbers_are_counted_by_their_role(fake, results):
     table = dataclasses.replace(fake.TABLE, published=published)
     judged = Results(table, results.splits, results.missing)
     assert summary([judged]) == (
-        "Of 1 dash, 1 reproduced; of 1 claim, 1 reproduced; 1 printed number beside "
+        "Of 1 dash, 1 reproduced; of 1 claim, 1 reproduced; 1 printed number next to "
         "ours, without a verdict; 1 row left out"
     )
     text = markdown([judged], "c")

@@ -14,7 +14,7 @@ slots that matter here:
 
 rdata reads such a file but does not convert it as a whole: the wrappers hold R
 functions and promises. So only the slots above are followed, and only matrices and
-columns converted.
+columns are converted.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Source:
     about : str
         A description.
     home : str
-        Where else it can be had.
+        Where else it is available.
     """
 
     file: str
@@ -162,14 +162,14 @@ def _into_folder(what: str) -> str:
 def find_file(name: str, home: str = "") -> Path:
     """Path of a file in the folder given by ``KERNELWEAVE_DATA``.
 
-    If it is missing, the error also says where it can be had (``home``).
+    If it is missing, the error also says where it is available (``home``).
     """
     folder = _data_folder()
     if folder is None or not (folder / name).is_file():
         raise MissingDataError(
             f"{name} was not found; {_into_folder('it')}"
             + (f" (now {folder})" if folder else "")
-            + (f"; it can be had from {home}" if home else "")
+            + (f"; it is available from {home}" if home else "")
         )
     return folder / name
 
@@ -334,5 +334,5 @@ def _how_to_get(source: Source, download: bool) -> str:
         how = "connect to the network" if download else "allow the download"
         text += f", or {how} (OpenML, data set {numbers})"
     if source.home:
-        text += f"; it can be had from {source.home}"
+        text += f"; it is available from {source.home}"
     return text

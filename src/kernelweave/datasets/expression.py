@@ -22,14 +22,14 @@ from kernelweave.datasets._sources import (
 from kernelweave.exceptions import MissingDataError
 
 PROBES = "hgu95av2_probe_symbol.csv.gz"
-#: Where gene sets and the names of probes can be had.
+#: Where to obtain gene sets and probe names.
 MSIGDB = "gsea-msigdb.org, under the terms given there"
 GENE_SETS = {
     "hallmark": ("hallmark_v7.0_symbols.gmt.gz", "HALLMARK_"),
     "kegg": ("kegg2011_symbols.gmt.gz", ""),
     "kegg_msigdb": ("kegg_c2cp_v7.5.1_symbols.gmt.gz", "KEGG_"),
 }
-#: What a series says of a subset of its samples.
+#: Fields that describe a subset of the samples of a series.
 SUBSET = ("!subset_type", "!subset_sample_id", "!subset_description")
 
 
@@ -52,7 +52,7 @@ class Chip:
     kinds : sequence of str
         If given, only rows of these classes are kept.
     home : str
-        Where the data can be had.
+        Where the data are available.
     """
 
     file: str
@@ -177,7 +177,7 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     except Exception as error:  # a damaged file fails anywhere in zipfile or NumPy
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"{path} is damaged, or no archive with the arrays X and {chip.target}: "
+            f"{path} is damaged, or does not contain the arrays X and {chip.target}: "
             f"{reason:.200}; copy it again"
         ) from error
     shapes = (values.shape, labels.shape, rows.shape, features.shape)
@@ -275,7 +275,7 @@ def _read_series(
         values = np.array([[float(row[j]) for j in columns] for row in complete]).T
     except ValueError as error:
         raise ValueError(
-            f"{file} has a cell that is no number: {error!s:.80}"
+            f"{file} has a cell that is not a number: {error!s:.80}"
         ) from error
     labels = np.array([classes[header[j]] for j in columns])
     probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))

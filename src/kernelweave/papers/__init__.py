@@ -34,7 +34,7 @@ reads like the corresponding section of the paper:
 
 What the paper prints is in ``printed/<key>.toml``: its reference and, for each table or
 figure, the fields ``title``, ``measures``, ``splits``, ``quick``, ``published`` and
-``claims``, and those of the others that differ from their defaults. A table of
+``claims``, and those other fields that differ from their defaults. A table of
 ``published`` is named after a measure, and has a line ``columns``; or it is named after
 a column, and has a line ``measures``. Each other line is a row of the table, with "-"
 for a dash; ``tolerance`` replaces two standard errors, and ``role``, one for the whole

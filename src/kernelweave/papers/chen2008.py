@@ -11,9 +11,9 @@ What the paper leaves open, and our reading (``docs/papers/chen2008.md`` has mor
 * Rows: the first 300 of each class in the published tables, as in Ye et al. (2007).
   With rows drawn at random, the errors on USPS and Satimage are 0.7 and 1.5 points
   higher.
-* "Normalised": columns in [0, 1], divided by the square root of their number, so that
-  the squared distance between two rows is a mean over the columns. Of seven scalings it
-  is the closest to Table 2, and the one under which most widths of Table 3 make sense.
+* "Normalised": columns in [0, 1], divided by the square root of their number, so the
+  squared distance between two rows is a mean over the columns. Of seven scalings it is
+  the closest to Table 2, and the one under which most widths of Table 3 make sense.
 * The width, common to all methods, minimises the leave-one-out error of discriminant
   analysis; lambda and xi minimise that of kernel ridge regression on the labels; C is
   chosen in three folds, for learned sums of kernels on the mean of the kernels.
@@ -63,7 +63,7 @@ from kernelweave.papers.results import Results, all_hold
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
 #: Maximum number of rows per class: as in the paper, in a quick run, and in Figure 1,
-#: where the joint methods are a slow local search if there are fewer dimensions than
+#: where the joint methods need a slow local search if there are fewer dimensions than
 #: classes.
 PER_CLASS, QUICK_PER_CLASS, FIGURE_PER_CLASS = 300, 60, 100
 WIDTHS = (1e-3, 1e-2, 0.1, 0.5, 1.0)

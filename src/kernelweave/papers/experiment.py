@@ -1,4 +1,4 @@
-"""The parts of an experiment of a paper, and what several papers do alike."""
+"""The parts of an experiment of a paper, and what several papers have in common."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Measure:
     digits : int
         Number of decimals in tables.
     better : {"higher", "lower", ""}
-        Which direction is better; "" if neither: a cell then differs, and no more.
+        Which direction is better; "" if neither: a cell may then differ, but is neither
+        better nor worse.
     """
 
     name: str
@@ -80,9 +81,10 @@ class Published:
     deviation : float or None
         The standard deviation over splits, if the paper prints one.
     role : {"printed", "dash", "again", "beside"}
-        A number that is judged and counted; our reading of a dash, counted apart; a
-        number that another row is judged by, with a verdict that is not counted; or one
-        shown beside ours without a verdict, because the data or the machine differ.
+        A number that is judged and counted; our reading of a dash, counted separately;
+        a number that another row is judged by, with a verdict that is not counted; or
+        one shown next to ours without a verdict, because the data or the machine
+        differ.
     """
 
     value: float
@@ -274,7 +276,7 @@ def partition(
     kind : type, default=Split
         The kind of split.
     stratify : bool, default=False
-        Whether they are to have this share of each class.
+        Whether to take this share of each class.
     """
     X, y, *more = data
     if stratify:
@@ -298,7 +300,7 @@ def stratified(
 
 
 def fit_seconds(model: Any, X: np.ndarray, y: np.ndarray) -> float:
-    """Fit a model; returns the seconds of CPU time that it takes."""
+    """Fit a model; return the CPU time it takes, in seconds."""
     started = time.process_time()
     model.fit(X, y)
     return time.process_time() - started

@@ -3,7 +3,7 @@
 Protocol (Section 6): 30 random partitions, 60 percent of the rows labelled; a
 polynomial kernel of degree 2 (K1), a Gaussian (K2) and a linear one (K3), normalised,
 and their best combination K* (Eq. 12) of trace ``sum_i trace(K_i)`` over all rows.
-Table 1 has the hard margin of the labelled rows and the number of errors on the others.
+Table 1 has the hard margin on the labelled rows and the number of errors on the others.
 
 What the paper leaves open, and our reading (``docs/papers/lanckriet2002.md`` has the
 numbers):

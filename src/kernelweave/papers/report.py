@@ -82,7 +82,7 @@ def summary(all_results: Sequence[Results]) -> str:
     beside = len(by_role.get("beside", []))
     if beside:
         what = "number" if beside == 1 else "numbers"
-        parts.append(f"{beside} printed {what} beside ours, without a verdict")
+        parts.append(f"{beside} printed {what} next to ours, without a verdict")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
         parts.append(f"{left_out} {'row' if left_out == 1 else 'rows'} left out")

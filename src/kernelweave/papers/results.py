@@ -1,7 +1,7 @@
 """Means over splits, their standard errors, and the verdict on each number.
 
 A number is reproduced if ours agrees with it. If not, ours is better or worse; either
-way the number has not been reproduced. Claims, and numbers of which neither direction
+way the number has not been reproduced. Claims, and numbers for which neither direction
 is better, are reproduced or not. A single split gives no verdict on either.
 """
 
@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
     """A mean over splits, and its standard error.
 
     The error is nan for a single split, and for two that are equal, which do not show
-    that a third would be.
+    that a third would be equal too.
     """
 
     mean: float
@@ -71,7 +71,7 @@ class Cell:
     verdict : str
         "reproduced", "not reproduced (better)" or "not reproduced (worse)"; "not
         reproduced" if neither direction is better; "" if the paper has no number to
-        judge by, or ours has no standard error.
+        compare with, or ours has no standard error.
     """
 
     row: str
@@ -189,7 +189,7 @@ class Results:
 def all_hold(
     findings: Iterable[tuple[bool, str]], what: str = "", mark: str = "; "
 ) -> tuple[bool, str]:
-    """Whether all findings hold, and their texts in one line, with marks between."""
+    """Whether all findings hold, and their texts joined in one line."""
     findings = list(findings)
     texts = [text for _, text in findings]
     return all(holds for holds, _ in findings), what + mark.join(texts)

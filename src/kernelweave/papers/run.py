@@ -138,7 +138,7 @@ def run_experiment(
 def missing_rows(
     experiment: Experiment, rows: Iterable[str] | None = None
 ) -> dict[str, str]:
-    """Which of the rows lack data, each with a text that says where to get these."""
+    """Which of the rows lack data, each with a text that says where to get it."""
     missing = {}
     for row in experiment.rows if rows is None else rows:
         try:

@@ -80,9 +80,9 @@ def gaussian_views(n: int, n_views: int, seed: int) -> tuple[np.ndarray, np.ndar
 
     In each view, a point of class c is normal in two dimensions. The coordinates of the
     mean are uniform between 1 and 2, the covariance is ``I / 2 + B B' / 4`` for a 2 x 2
-    matrix B with standard normal entries, and both are drawn anew for each class and
-    view: the paper does not state the covariances, and these give the overlap that it
-    describes, with an expected variance of 1 per coordinate.
+    matrix B with standard normal entries, and both are drawn separately for each class
+    and view: the paper does not state the covariances, and these give the overlap that
+    it describes, with an expected variance of 1 per coordinate.
     """
     rng, y = check_random_state(seed), np.arange(n) % 2
     views = []
@@ -310,7 +310,7 @@ def ahead(
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
-    """Whether the advantage of l2 is significant from 20 kernels on, and grows."""
+    """Whether the advantage of l2 is significant with 20 or more kernels, and grows."""
     rows = list(results.experiment.rows)[3:]
     gaps = {row: results.difference(row, L1, L2, "error") for row in rows}
     clear = all(mean > 2 * error for mean, error in gaps.values())
@@ -320,7 +320,7 @@ def l2_grows(results: Results) -> tuple[bool, str]:
 
 
 def sparse_when_many(results: Results) -> tuple[bool, str]:
-    """Whether l1 uses all of 5 kernels but not all of 30, and l2 uses all of them."""
+    """Whether l1 uses all of 5 kernels but not all of 30, and l2 uses all of both."""
     used = {
         (row, column): results.mean(row, column, "used")
         for row in results.experiment.rows

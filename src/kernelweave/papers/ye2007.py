@@ -12,16 +12,15 @@ What the paper leaves open, and our reading, with accuracies of SDP_theta,lambda
   98.5 with, 67 and 74 without; the paper has 81.5 and 98.7). Sonar is closer to the
   paper with scaling (87.3, against 86.1 without; no reading reaches the paper's 90.2),
   Waveform without (83.8, against 82.1 with; the paper has 83.1).
-* "100 samples of each class" of USPS and Waveform: drawn at random, anew for each
+* "100 samples of each class" of USPS and Waveform: drawn at random, separately for each
   split, as the paper says; and, in rows of their own, the *first* 100 of USPS. For six
   classes the first rows give 97.8, a random choice gives 95.2, and the paper has 97.9.
 * The classifier after projection: Gaussians of equal variance in the projected space;
   nearest centroids and nearest neighbours differ by at most 0.2 points.
 * C = 1 as in Lanckriet et al., where the learned sum has the total trace of all ten
   kernels.
-* Double cross-validation: for RKDA, over the ten widths and all lambda by leaving one
-  row out, in closed form; for SVM, over the ten widths and five values of C in five
-  folds.
+* Double cross-validation: for RKDA, over the ten widths and all lambda by leave-one-out
+  in closed form; for SVM, over the ten widths and five values of C in five folds.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A table with columns in [0, 1]; if given, only the first ``classes``.
 
-    Of these the first 100 rows each, or all rows.
+    Of each class, the first 100 rows or all rows.
     """
     X, y = table_rows(name)
     if classes is not None:
@@ -80,7 +79,7 @@ def three_to_two(
 ) -> Split:
     """A split with three training rows for each two test rows.
 
-    Of tables with more rows, 100 of each class are drawn first.
+    From larger tables, 100 rows of each class are drawn first.
     """
     if np.max(np.bincount(data[1])) > PER_CLASS:
         data = first_rows(*data, PER_CLASS, rng=rng)
@@ -119,7 +118,7 @@ def margin(split: Split, C: Any = PRICE, **setting: Any) -> dict[str, float]:
 def rkda_cv(split: Split) -> dict[str, float]:
     """Discriminant analysis with one kernel; sigma and lambda by cross-validation.
 
-    Every row is a fold: leaving one out has a closed form.
+    Every row is a fold: leave-one-out has a closed form.
     """
     name, kernels, columns = gaussians(split)[0]
     models = [KernelFDA([(name, kernel, columns)], cv=None) for kernel in kernels]
@@ -140,7 +139,7 @@ KIM, RKDA, SVM = "SDP_Kim", "RKDA_CV", "SVM_CV"
 BINARY: Columns = {
     THETA: functools.partial(fisher, lam=LAMBDA),
     LEARNED: fisher,
-    # over (10): sums of the kernels as they are, and lambda beside class covariances
+    # over (10): sums of the kernels as they are, and lambda added to class covariances
     KIM: functools.partial(fisher, lam=LAMBDA / 2, scatter="within", scale=None),
     "SM1": margin,
     "SM2": functools.partial(margin, margin="l2"),

@@ -5,7 +5,7 @@ random partitions; accuracy of MPKDA with prior (Eq. 23) and posterior (Eq. 26)
 projections, against discriminant analysis and support vector machines that learn a sum
 of kernels. Figure 1 removes 5 to 25 percent of the training rows from each kernel.
 
-What the paper leaves open or is not available, and what is done here
+What the paper leaves open, what is not available, and what is done here
 (``docs/papers/zhao2009.md`` has more):
 
 * Of the nine data sets only TOX is available, without the names of its genes: its 15
@@ -13,15 +13,17 @@ What the paper leaves open or is not available, and what is done here
   rest, all with the same 15 KEGG pathways that are known to matter in cancer. So no
   cell of Table 2 can be compared, but the claims about it can be tested.
 * Gaussian kernels whose squared width is the median squared distance; genes have mean
-  zero and variance one; half of each class is there to learn from.
-* MPKDA has maximum likelihood weights from densities of rows left out. The algorithm as
-  printed has no maximum; it is a column of its own, stopped after 100 steps.
-* KDA_QCQP learns lambda together with the weights, as Ye et al. (2007) do; a column of
-  its own has the lambda with the smallest leave-one-out error.
-* C of the support vector machines by three folds from 1, 10 and 100.
+  zero and variance one; half of each class is used for training.
+* MPKDA has maximum-likelihood weights from leave-one-out densities. The likelihood of
+  the algorithm as printed has no maximum; it has a separate column, stopped after 100
+  steps.
+* KDA_QCQP learns lambda together with the weights, as Ye et al. (2007) do; a separate
+  column uses the lambda with the smallest leave-one-out error.
+* C of the support vector machines is chosen from 1, 10 and 100 by three-fold
+  cross-validation.
 * Figure 1: rows that a kernel lacks are rows of zeros in its matrix, before it is
-  centred, which puts them at the origin of its feature space (Section 4.5). Columns of
-  their own show zeros filled in after centring, which put them at the mean instead.
+  centred, which puts them at the origin of its feature space (Section 4.5). Separate
+  columns show zeros filled in after centring, which put the rows at the mean instead.
 """
 
 from __future__ import annotations
@@ -485,7 +487,7 @@ def pri_loses_least(results: Results, name: str) -> tuple[bool, str]:
 
 
 def origin_hurts(results: Results) -> tuple[bool, str]:
-    """Whether accuracy at the most missing rows is lower with zeros before centring."""
+    """Whether zeros before centring cost accuracy where the most rows are missing."""
 
     def of(name: str, column: str, other: str) -> tuple[bool, str]:
         _, row = _fewest_and_most(results, name)

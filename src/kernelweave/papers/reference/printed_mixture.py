@@ -179,7 +179,7 @@ def _one_class(
     if not len(members):
         raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")
     seen = panel.observed[:, members]
-    rows = np.any(seen, axis=1)  # the others do not bear on this class
+    rows = np.any(seen, axis=1)  # the others have no effect on this class
     target = panel.target[:, c]
     mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))

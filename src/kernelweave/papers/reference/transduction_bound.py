@@ -18,7 +18,8 @@ from kernelweave.weights import SignedSum, WeightSet
 class TransductionBound:
     """Two bounds on the error rate on the unlabelled half.
 
-    A bound of one or more says nothing: the usual case with a few hundred rows.
+    A bound of one or more says nothing, which is the usual case with a few hundred
+    rows.
 
     Attributes
     ----------
@@ -174,7 +175,7 @@ def bound_of_model(
     Its function without the intercept, divided by the norm of its normal vector, is one
     of those that the theorem covers; B is the largest trace that its weights could have
     given the kernel. The expectation C in the bound is estimated by
-    :func:`learned_complexity`, beside the constant that the theorem prints.
+    :func:`learned_complexity`, in addition to using the constant of the theorem.
 
     Parameters
     ----------
