@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
+import threading
+from typing import Any
 
 #: Signals that end a command: Ctrl-C, a scheduler, a terminal that closes.
 ENDINGS = tuple(
@@ -25,6 +28,7 @@ def main() -> int:
 
     arguments = build_parser().parse_args()
     import_module(f"kernelweave.cli.{arguments.command}")
+    sys.unraisablehook = _again
     try:
         _react(heard, _interrupt)
         return run(arguments)
@@ -40,6 +44,14 @@ def _react(numbers: list[int], handler: signal._HANDLER) -> None:
 def _interrupt(number: int, frame: object) -> None:
     """Drafts are removed on the way out; the number becomes the exit status."""
     raise KeyboardInterrupt(number)
+
+
+def _again(told: Any) -> None:
+    """Repeat an interrupt that fell into a finaliser, where Python ignores it."""
+    if isinstance(told.exc_value, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main, told.exc_value.args).start()
+    else:
+        sys.__unraisablehook__(told)
 
 
 def _leave(number: int, frame: object) -> None:
