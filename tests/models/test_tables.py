@@ -66,6 +66,9 @@ USELESS = {
     "nothing": ([None] * N, "no values at all"),
     "id": ([f"p{i}" for i in range(N)], "as in an id"),
     "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, beside '-'"),
+    "dates": ([f"{i + 1}.12.20" for i in range(N)], "in an unknown form: '1.12.20'"),
+    "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
+    "per cent": ([f"{i}%" for i in range(N)], "numbers or dates in an unknown form"),
     "long text": (
         [f"note {i // 2 * 2 + i % 2 * (i > 5)}" for i in range(N)],
         "text of",

@@ -8,6 +8,7 @@ which nothing can be learned are left out, with a warning.
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,14 +179,21 @@ def _use(label: Any, column: Column) -> ColumnUse:
         reason = f"text of {n_values} different values"
     if reason and kind == "text" and reason != CONSTANT:
         odd = [value for value in known if not _is_number(value)]
+        strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
             reason = "numbers as text" + (f", beside {odd[0]!r:.40}" if odd else "")
+        elif 2 * len(strange) > n_values:
+            reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
     if n_missing:
         known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
+
+
+#: Numbers and dates in forms of which there are too many: 1,234.5 and 5 % and 31.12.20.
+MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
 
 def _is_number(word: str) -> bool:
@@ -258,6 +266,8 @@ def _warn(plan: ColumnPlan, view: str) -> None:
         )
     if parts:
         hint = "Remove constants and ids from the view; a Pipe can encode long text"
+        if any("numbers" in reason for reason in left):
+            hint = f"Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. {hint}"
         warnings.warn(
             f"view {view!r}: 'auto' {' and '.join(parts)}. {hint}",
             KernelWarning,
