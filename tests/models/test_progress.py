@@ -96,16 +96,17 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
 
 FIRST_NORM = "a callback stopped the fit; norms tried: inf"
 NO_SCORE = "there is no cv_score_: a callback stopped the fit "
+EARLY, LATE = "before the folds", "after fold 2 of 3"
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "stop", "counts", "remarks"),
     [
-        (MultipleKernelFDA, {}, (1, "kernel"), (1, 0), [FIRST_NORM, "before the folds"]),
-        (MultipleKernelRidge, {}, (1, "iteration"), (1, 0), [FIRST_NORM]),
-        (MultipleKernelRidge, {"norm": 1}, (1, "iteration"), (1, 0), ["before the fol"]),
-        (MultipleKernelRidge, {"norm": 1}, (2, "fold"), (None, 2), ["after fold 2 of 3"]),
-        (KernelFDA, {}, (2, "fold"), (0, 2), ["after fold 2 of 3"]),
+        (MultipleKernelFDA, {}, (1, "kernel"), (1, 0), [FIRST_NORM, EARLY]),
+        (MultipleKernelRidge, {}, (1, "iteration"), (1, 0), [FIRST_NORM, EARLY]),
+        (MultipleKernelRidge, {"norm": 1}, (1, "iteration"), (1, 0), [EARLY]),
+        (MultipleKernelRidge, {"norm": 1}, (2, "fold"), (None, 2), [LATE]),
+        (KernelFDA, {}, (2, "fold"), (0, 2), [LATE]),
         (KernelFDA, {}, (3, "fold"), (0, 3), []),
         (
             MultipleKernelFDA,
@@ -117,7 +118,7 @@ NO_SCORE = "there is no cv_score_: a callback stopped the fit "
     ],
 )
 def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem):
-    """Neither norms, products nor folds follow, and no score of an earlier fit stays."""
+    """Neither norms, products nor folds follow, and no earlier score stays."""
     problem = make_problem(3)
     model = kind(problem.views, cv=3, **settings).fit(problem.X, problem.y)
     assert model.cv_score_ > 0

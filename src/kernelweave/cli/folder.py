@@ -441,6 +441,13 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 
 
 @contextmanager
+def undisturbed(folder: Path) -> Iterator[None]:
+    """Neither an interrupt nor another run comes between files that belong together."""
+    with _uninterrupted(), _locked(folder):
+        yield
+
+
+@contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ignore Ctrl-C and its like for an instant: the results are already complete."""
     # other threads receive no signals

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     status : int
         0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
-        for want of data, 130 after Ctrl-C, and 128 plus its number after another signal.
+        for want of data, 130 after Ctrl-C, or 128 and the number of another signal.
     """
     return run(build_parser().parse_args(argv))
 

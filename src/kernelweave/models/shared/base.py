@@ -210,9 +210,9 @@ class Progress:
     Attributes
     ----------
     stopped : bool
-        Whether a callback has asked to stop, at the end of any task. Kernels, iterations
-        and folds are tasks of one level, so whatever a model can do without is then left
-        out: further iterations, norms, products of views and folds.
+        Whether a callback has asked to stop, at the end of any task. Kernels,
+        iterations and folds are tasks of one level, so whatever a model can do without
+        is then left out: further iterations, norms, products of views and folds.
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:

@@ -700,7 +700,7 @@ SPREAD = 0.1
 NO_SCORE = "there is no cv_score_: {}"
 
 
-class StopAsked(Exception):  # noqa: N818
+class StoppedError(Exception):
     """Raised between two folds, the second of which is not wanted."""
 
 
@@ -830,7 +830,7 @@ def learn_folds(
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
         if report(i, len(splits)) and i < len(splits):
-            raise StopAsked(f"{STOPPED} after fold {i} of {len(splits)}")
+            raise StoppedError(f"{STOPPED} after fold {i} of {len(splits)}")
 
 
 def _fold_kernels(
@@ -1162,7 +1162,7 @@ def with_score(
     try:
         score = score_classes if classify else score_outputs
         found = score(folds, targets, design, measure)
-    except (MemoryRefusedError, StopAsked) as error:
+    except (MemoryRefusedError, StoppedError) as error:
         return replace(fitted, folds=NO_SCORE.format(error))
     if fitted.gaussians is not None:
         calibrated = replace(fitted.gaussians, temperature=found.temperature)
