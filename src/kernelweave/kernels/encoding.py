@@ -151,8 +151,8 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if not plan.places(NUMBER) and not plan.places(ONE_HOT):
         why = some(f"{use.column!r}: {use.remark}" for use in uses)
         raise ValueError(
-            f"'auto' finds no column to learn from ({why}). Encode text with "
-            "Pipe(TfidfVectorizer(), 'linear'), or remove the view."
+            f"'auto' finds no column to learn from ({why}). {_how_to_write(why)}Encode "
+            "text with Pipe(TfidfVectorizer(), 'linear'), or remove the view."
         )
     _warn(plan, view)
     return plan
@@ -266,13 +266,18 @@ def _warn(plan: ColumnPlan, view: str) -> None:
         )
     if parts:
         hint = "Remove constants and ids from the view; a Pipe can encode long text"
-        if any("numbers" in reason for reason in left):
-            hint = f"Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. {hint}"
+        how = _how_to_write(" ".join(left))
         warnings.warn(
-            f"view {view!r}: 'auto' {' and '.join(parts)}. {hint}",
+            f"view {view!r}: 'auto' {' and '.join(parts)}. {how}{hint}",
             KernelWarning,
             stacklevel=2,
         )
+
+
+def _how_to_write(reasons: str) -> str:
+    """Advice on numbers that were taken for text."""
+    known = "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
+    return known if "(numbers" in reasons or ": numbers" in reasons else ""
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
