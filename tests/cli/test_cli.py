@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import kernelweave
-from kernelweave.cli import demo, output, read
-from kernelweave.cli.main import main
+from kernelweave.cli import demo, fit, output, read
+from kernelweave.cli.main import build_parser, main
 from kernelweave.datasets import make_views
 
 pandas = pytest.importorskip("pandas")
@@ -228,13 +228,41 @@ def test_refusals(data, capsys, arguments, message):
         (b"\x00\x01,y\n", "line 1 holds a zero byte"),
         (b"a,y\n1,0\n2,0\n", "needs at least 2 classes"),
         (b"y\n1\n2\n", "no columns besides the label 'y'"),
-        (b'a,y\n"1,0\n', "is not a row of a table"),
+        (b"a,y\n1,0\n2\x00,1\n", "line 3 holds a zero byte"),
+        (b"a y\n1 0\n2 1\n", "its only column is 'a y': separate cells by commas"),
+        (b'a,y\n1,0\n2,"1\n3,0\n', "line 3 is not a row of a table: it opens a quot"),
         (b"a,y\n\x81,0\n", "line 2 holds the byte 0x81, which is neither"),
     ],
 )
 def test_refuses_files(tmp_path, capsys, content, message):
     (tmp_path / "bad.csv").write_bytes(content)
     assert message in refusal(capsys, ["fit", "bad.csv", "--label", "y"])
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("plain", ["the column 'copy' tells the label 'plain' of every row"]),
+        ("cased", ["the classes 'JA', 'ja' of 'cased' differ only in case"]),
+        ("number", []),
+    ],
+)
+def test_likely_mistakes_in_the_label(tmp_path, capsys, label, expected):
+    rows = [
+        [i % 5, "uv"[i % 2], ("ja", "nein")[i % 2], "JA" if i == 4 else "ja", i / 3]
+        for i in range(12)
+    ]
+    names = ["a", "copy", "plain", "cased", "number"]
+    write_csv(tmp_path / "odd.csv", names, rows)
+    arguments = ["fit", "odd.csv", "--label", label, "--drop", "number"]
+    arguments += ["--drop", "plain"] * (label != "plain")
+    if label == "number":
+        arguments = arguments[:4]
+    fit.read_problem(build_parser().parse_args(arguments))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(expected)
+    for line, text in zip(lines, expected, strict=True):
+        assert line.startswith(f"warning: {text}")
 
 
 @pytest.mark.parametrize(

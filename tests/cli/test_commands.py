@@ -548,7 +548,9 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     monkeypatch.setattr(kernelweave.report, "write_report", write)
     command = [fitted / "model.kw", *three(fitted), "--out", "page.html"]
     assert main(["report", *map(str, command)]) == 0
-    assert "clinical (3 columns)" in capsys.readouterr().out  # dose was dropped
+    out = capsys.readouterr().out
+    assert "clinical (3 columns)" in out  # dose was dropped
+    assert "classification of 'subtype', as the model has learned it" in out
     ((model, X, y, title),) = got
     assert list(X.columns) == list(model.feature_names_in_) and len(X) == len(y) == N
     assert title == "What predicts subtype"

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 import kernelweave
 from estimators import in_turn
-from kernelweave.cli import demo, fit, folder, output, samples
+from kernelweave.cli import demo, entry, fit, folder, output, samples
 from kernelweave.cli.main import main
 
 TABLES = {"certificate.json", "weights.csv", "columns.csv", "predictions.csv"}
@@ -35,9 +36,11 @@ def data(tmp_path, monkeypatch):
         writer = csv.writer(file)
         writer.writerow(["a", "b", "y"])
         writer.writerows([*rng.standard_normal(2), i % 2] for i in range(60))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in entry.ENDINGS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -123,11 +126,68 @@ def test_interrupt_of_the_demo(tmp_path, monkeypatch, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
 
 
-def test_interrupt_is_too_late_once_all_is_written(contents, tmp_path, monkeypatch):
+@pytest.fixture
+def command(monkeypatch):
+    """``kernelweave fit`` as from a shell, which has to see to signals by itself."""
+    monkeypatch.setattr(sys, "argv", ["kernelweave", *FIT])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    return entry.main
+
+
+@pytest.mark.parametrize("number", entry.ENDINGS)
+def test_signals_clean_up_and_give_the_status(
+    number, command, no_pictures, tmp_path, monkeypatch, capsys
+):
+    before = snapshot(tmp_path)
+
+    def step(*arguments):
+        assert list(tmp_path.glob(".kernelweave-*/weights.csv"))  # drafts
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(output, "write_mark", step)
+    assert command() == 128 + number
+    assert capsys.readouterr().err == INTERRUPTED
+    assert snapshot(tmp_path) == before
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_ignored_signals_stay_ignored(command, no_pictures, monkeypatch):
+    """As "nohup" has it, or a shell that runs the command in the background."""
+    monkeypatch.setattr(
+        fit, "print_fit", lambda model: signal.raise_signal(signal.SIGINT)
+    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert command() == 0
+
+
+def test_interrupt_of_a_finaliser_is_not_lost(command, monkeypatch, capsys):
+    class Dying:
+        def __del__(self):  # where Python ignores exceptions
+            signal.raise_signal(signal.SIGTERM)
+
+    def step(model):
+        Dying()
+        for _ in range(1000):
+            time.sleep(0.01)
+        raise AssertionError("nobody reacted")
+
+    monkeypatch.setattr(fit, "print_fit", step)
+    assert command() == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == INTERRUPTED
+
+
+@in_turn(
+    number=list(entry.ENDINGS),
+    contents=["first", "again", "beside a note"],
+    indirect=["contents"],
+)
+def test_interrupt_is_too_late_once_all_is_written(
+    number, contents, tmp_path, monkeypatch
+):
     real = os.rename
 
     def rename(source, target):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)

@@ -6,12 +6,14 @@ import dataclasses
 import importlib
 import io
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernelweave.cli import progress, reproduce
+from kernelweave.cli import folder, progress, reproduce
 from kernelweave.cli.main import main
 
 PAPERS = Path(__file__).parents[1] / "papers"
@@ -141,6 +143,27 @@ def test_interruption_says_how_to_go_on(fake, capsys, monkeypatch):
     assert f"resumes from here; finished splits are in {cache}\n" in err
     monkeypatch.setattr(reproduce, "load_paper", lambda key: fake.PAPER)
     assert main(["reproduce", "fake", "--figure", "3"]) == 0
+
+
+def test_files_of_one_run_appear_together(fake, monkeypatch):
+    """Whoever interrupts, or writes to the same folder, comes before or after them."""
+    pytest.importorskip("fcntl")
+    real, alone = os.replace, []
+
+    def replace(source, target):
+        if Path(target).suffix != ".json":  # neither of the cache nor the first mark
+            signal.raise_signal(signal.SIGINT)
+            with folder._locked(Path(target).parent, wait=False) as locked:
+                alone.append(not locked)  # since this run holds the lock
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["reproduce", "fake", "--figure", "3", "--splits", "1"]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(alone) >= 3 and all(alone)
 
 
 @pytest.mark.parametrize(

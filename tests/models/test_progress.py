@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +12,13 @@ from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 
 from estimators import EXPLICIT, ONE_EACH, is_certified, output, some, unless
-from kernelweave import KernelAlignment, KernelFDA, MixtureKDA, MultipleKernelFDA
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+)
 
 #: What is reported does not depend on what is learned.
 pytestmark = pytest.mark.one_seed
@@ -27,10 +34,10 @@ every_learner = pytest.mark.parametrize(
 
 
 class Recorder:
-    """Remember every task, and stop after some iterations if asked to."""
+    """Remember every task; ask once to stop, after some iterations or folds."""
 
-    def __init__(self, stop_after=None):
-        self.stop_after = stop_after
+    def __init__(self, stop_after=None, task="iteration"):
+        self.stop_after, self.task = stop_after, task
         self.began, self.ended, self.metadata = [], [], []
         self.n_setups = self.n_teardowns = 0
 
@@ -46,8 +53,9 @@ class Recorder:
     def on_fit_task_end(self, estimator, context, *, metadata=None):
         self.ended.append(context.task_name)
         self.metadata.append(metadata)
-        done = self.ended.count("iteration")
-        return self.stop_after is not None and done >= self.stop_after
+        return self.task == context.task_name and (
+            self.ended.count(self.task) == self.stop_after
+        )
 
 
 @every_learner
@@ -83,6 +91,52 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
         assert certificate.gap > model.tol
         if searches == 1:  # otherwise it reports the gap of the first
             assert f"gap {certificate.gap:.1e}" in certificate.status
+    assert np.all(np.isfinite(output(model, problem.new)))
+
+
+FIRST_NORM = "a callback stopped the fit; norms tried: inf"
+NO_SCORE = "there is no cv_score_: a callback stopped the fit "
+EARLY, LATE = "before the folds", "after fold 2 of 3"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "stop", "counts", "remarks"),
+    [
+        (MultipleKernelFDA, {}, (1, "kernel"), (1, 0), [FIRST_NORM, EARLY]),
+        (MultipleKernelRidge, {}, (1, "iteration"), (1, 0), [FIRST_NORM, EARLY]),
+        (MultipleKernelRidge, {"norm": 1}, (1, "iteration"), (1, 0), [EARLY]),
+        (MultipleKernelRidge, {"norm": 1}, (2, "fold"), (None, 2), [LATE]),
+        (KernelFDA, {}, (2, "fold"), (0, 2), [LATE]),
+        (KernelFDA, {}, (3, "fold"), (0, 3), []),
+        (
+            MultipleKernelFDA,
+            {"norm": 1, "interactions": "auto"},
+            (1, "iteration"),
+            (1, 0),
+            ["before products of views were tried"],
+        ),
+    ],
+)
+def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem):
+    """Neither norms, products nor folds follow, and no earlier score stays."""
+    problem = make_problem(3)
+    model = kind(problem.views, cv=3, **settings).fit(problem.X, problem.y)
+    assert model.cv_score_ > 0
+    recorder = Recorder(*stop)
+    model.set_callbacks(recorder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(problem.X, problem.y)
+    n_iterations, n_folds = counts
+    assert n_iterations in (None, recorder.ended.count("iteration"))
+    assert recorder.ended.count("fold") == n_folds
+    assert hasattr(model, "cv_score_") == (n_folds == 3)
+    assert hasattr(model, "cv_standard_error_") == (n_folds == 3)
+    said = " / ".join(model.kernel_map_.remarks)
+    if hasattr(model, "certificate_"):
+        said = " / ".join(model.certificate_.remarks)
+    assert (NO_SCORE in said) == (n_folds < 3)
+    assert all(text in said for text in remarks)
     assert np.all(np.isfinite(output(model, problem.new)))
 
 

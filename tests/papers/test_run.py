@@ -6,6 +6,8 @@ import dataclasses
 import json
 import sys
 import types
+import warnings
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -205,3 +207,34 @@ def test_finished_split_is_left_alone(fake, tmp_path):
     before = job.path.read_bytes()
     run_split(fake.FIGURE, job)
     assert job.path.read_bytes() == before
+
+
+def test_workers_are_let_go_if_nobody_waits_for_them(fake, tmp_path, monkeypatch):
+    ended = []
+
+    def pieces(work):
+        try:
+            yield from work
+        finally:
+            warnings.warn("2 tasks have been cancelled", UserWarning, stacklevel=1)
+            ended.append("workers")
+
+    def interrupt(finished, total):
+        if finished:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernelweave.papers.run.Parallel", lambda **options: pieces)
+    with pytest.raises(KeyboardInterrupt) as caught:  # which holds on to every frame
+        run_experiment(fake.TABLE, 2, tmp_path, advance=interrupt)
+    assert caught and ended == ["workers"]
+
+
+def test_a_worker_that_is_killed_is_one_sentence(fake, tmp_path, monkeypatch):
+    def killed(work):
+        raise BrokenProcessPool("The exit codes of the workers are {SIGKILL(-9)}")
+        yield
+
+    monkeypatch.setattr("kernelweave.papers.run.Parallel", lambda **options: killed)
+    words = "worker process was killed.*finished are kept.*perhaps with fewer jobs"
+    with pytest.raises(ChildProcessError, match=words):
+        run_experiment(fake.TABLE, 2, tmp_path, jobs=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from kernelweave.cli.output import (
 )
 from kernelweave.cli.predict import print_score
 from kernelweave.cli.progress import Narrator, progress
-from kernelweave.cli.read import as_written
+from kernelweave.cli.read import as_written, pandas_or_why
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -88,6 +89,9 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     if model is not None:
         samples = with_columns_of(model, samples, options.data)
     y, task, why = read_target(samples, options.task)
+    why = f"since {why}"
+    if options.task:
+        why = "as you said" if model is None else "as the model has learned it"
     if task == "regression" and np.ptp(y) == 0:
         raise ValueError(
             f"the label column {options.label!r} holds {y[0]:g} in each of {len(y)} "
@@ -105,6 +109,8 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
         model = MODELS[task](samples.views, **chosen)
     problem = Problem(samples, y, task, model, options)
     _print_problem(problem, why)
+    for text in _mistakes(problem):
+        print(f"warning: {text}", file=sys.stderr)
     return problem
 
 
@@ -306,12 +312,36 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
     return {classes[name]: float(weight) for name, weight in weights.items()}
 
 
+def _mistakes(problem: Problem) -> Iterator[str]:
+    """Classes that were misspelled, and columns that give the label away."""
+    if problem.task == "regression":
+        return
+    label, data = problem.options.label, problem.samples.data
+    classes, codes = np.unique(problem.y, return_inverse=True)
+    spelled: dict[str, list[str]] = {}
+    for name in map(str, classes):
+        spelled.setdefault(name.casefold(), []).append(name)
+    for names in spelled.values():
+        if len(names) > 1:
+            yield (
+                f"the classes {some(map(repr, names))} of {label!r} differ only in "
+                "case; spell them alike if they are the same"
+            )
+    k = len(classes)
+    for name, column in data.select_dtypes(exclude="floating").items():
+        own = pandas_or_why().factorize(column)[0]
+        if own.max() == k - 1 and len(np.unique(k * own + codes)) == k > 1:
+            yield (
+                f"the column {name!r} tells the label {label!r} of every row; leave "
+                f"it out with --drop if it is a copy, or known only afterwards"
+            )
+
+
 def _print_problem(problem: Problem, why: str) -> None:
     samples, options = problem.samples, problem.options
     for line in samples.told:
         print(line)
-    stated = "as you said" if options.task else f"since {why}"
-    print(f"Task: {problem.task} of {options.label!r}, {stated}")
+    print(f"Task: {problem.task} of {options.label!r}, {why}")
     if problem.task == "classification":
         classes, counts = np.unique(problem.y, return_counts=True)
         shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]

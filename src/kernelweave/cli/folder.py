@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import kernelweave
+from kernelweave.cli.entry import ENDINGS
 from kernelweave.persistence import remove_abandoned, written_whole
 
 #: The file that marks a folder as ours, the key in it that says so, and the key that
@@ -440,16 +441,24 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 
 
 @contextmanager
+def undisturbed(folder: Path) -> Iterator[None]:
+    """Neither an interrupt nor another run comes between files that belong together."""
+    with _uninterrupted(), _locked(folder):
+        yield
+
+
+@contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C for an instant: the results are already complete."""
+    """Ignore Ctrl-C and its like for an instant: the results are already complete."""
     # other threads receive no signals
     receives = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if receives else None
+    numbers = ENDINGS if receives else ()
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        if receives:
-            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 @contextmanager

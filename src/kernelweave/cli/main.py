@@ -6,6 +6,7 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     status : int
         0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
-        for want of data, 130 after Ctrl-C.
+        for want of data, 130 after Ctrl-C, or 128 and the number of another signal.
     """
     return run(build_parser().parse_args(argv))
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
                 told = "the same command resumes from here; finished splits are in "
                 told += str(Path(arguments.out) / arguments.paper / "cache")
             print(f"kernelweave: interrupted; {told}", file=sys.stderr)
-            return 130
+            return 128 + (error.args[0] if error.args else signal.SIGINT)
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
 

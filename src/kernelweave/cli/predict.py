@@ -43,8 +43,6 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     if options.out is None:
         sys.stdout.write(text.replace("\r\n", "\n"))
     else:
-        with written_whole(Path(options.out)) as file:
-            file.write(text.encode())
         for line in samples.told:
             print(line)
         n_lacking = sum(map(bool, samples.lacking()))
@@ -56,7 +54,9 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         seen = were_seen(digests(samples), notes["digests"])
     if options.out is not None or options.json:
         told |= print_score(model, samples, rows.predicted, label, seen)
-    if options.out is not None:
+    if options.out is not None:  # last, since an interrupt says nothing was written
+        with written_whole(Path(options.out)) as file:
+            file.write(text.encode())
         print(f"\nWritten: {options.out}")
     return told
 

@@ -236,10 +236,11 @@ def _decode(path: Path) -> str:
     """The text of a file, in the encoding that its bytes show."""
     raw = unpacked(path)
     announced = [encoding for mark, encoding in MARKS.items() if raw.startswith(mark)]
-    if not announced and b"\0" in raw[:4096]:
+    if not announced and b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise ValueError(
-            f"{path} is not text: line 1 holds a zero byte; name a CSV, Parquet or "
-            "Excel file by its usual ending"
+            f"{path} is not text: line {line} holds a zero byte; name a CSV, Parquet "
+            "or Excel file by its usual ending"
         )
     for encoding in announced or ["utf-8", "cp1252"]:
         try:
@@ -270,9 +271,10 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
         io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True
     )
     header: list[str] = []
-    n_rows = 0
+    n_rows = last = 0
     try:
         for row in reader:
+            last = reader.line_num
             if not row or (len(row) == 1 and not row[0].strip()):
                 continue
             if not header:
@@ -285,8 +287,10 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
                     f"header has {len(header)} (separated by {SEPARATORS[separator]})"
                 )
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            error = csv.Error("it opens a quotation mark that is never closed")
         raise ValueError(
-            f"{path}, line {reader.line_num} is not a row of a table: {error}"
+            f"{path}, line {last + 1} is not a row of a table: {error}"
         ) from error
     names = [name.strip() for name in header]
     _check_rows_and_names(path, n_rows, names)
@@ -328,6 +332,11 @@ def as_written(value: Any) -> Any:
 def suggest(name: str, known: Sequence[str]) -> str:
     """What was meant by a name that does not exist."""
     by_case = [other for other in known if other.lower() == name.lower()]
+    if len(known) == 1 and len(known[0].split()) > 1:
+        return (
+            f"its only column is {known[0]!r}: separate cells by commas, semicolons, "
+            "tabs or bars, not by blanks"
+        )
     close = by_case or difflib.get_close_matches(name, known, n=3)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"

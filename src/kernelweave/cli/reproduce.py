@@ -8,7 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelweave.cli.folder import prepare_folder, staging_folder, write_mark
+from kernelweave.cli.folder import (
+    prepare_folder,
+    staging_folder,
+    undisturbed,
+    write_mark,
+)
 from kernelweave.cli.output import print_table, shown_warnings
 from kernelweave.cli.progress import progress_bar
 from kernelweave.papers import load_paper, report
@@ -38,9 +43,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     paper = load_paper(options.paper)
     experiments = paper.select(options.part)
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
-    command = {"command": _command(options)}
     # Now, so that an interrupted run can recognise its folder.
-    write_mark(folder / MARK_FILE, command, [])
+    write_mark(folder / MARK_FILE, {"command": _command(options)}, [])
     print(f"{paper.reference}\n")
     if not options.cached:
         _print_plan(experiments)
@@ -51,7 +55,6 @@ def run_reproduce(options: argparse.Namespace) -> int:
         all_results.append(results)
     print(f"{report.summary(all_results)}.")
     written = _write(folder, options, all_results)
-    write_mark(folder / MARK_FILE, command, [path.name for path in written])
     print("\nWritten:")
     for path in written:
         print(f"  {path}")
@@ -142,9 +145,12 @@ def _write(
             drafts += report.write_csv(draft, results)
             picture = report.write_picture(draft, results)
             drafts += [picture] if picture is not None else []
-        for path in drafts:
-            os.replace(path, folder / path.name)
-    written = [folder / path.name for path in drafts]
+        with undisturbed(folder):
+            for path in drafts:
+                os.replace(path, folder / path.name)
+            names = [path.name for path in drafts]
+            write_mark(folder / MARK_FILE, {"command": _command(options)}, names)
+    written = [folder / name for name in names]
     if options.markdown is not None:
         report.insert_markdown(Path(options.markdown), text)
         written.append(Path(options.markdown))

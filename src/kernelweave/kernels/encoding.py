@@ -8,6 +8,7 @@ which nothing can be learned are left out, with a warning.
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,8 +151,8 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if not plan.places(NUMBER) and not plan.places(ONE_HOT):
         why = some(f"{use.column!r}: {use.remark}" for use in uses)
         raise ValueError(
-            f"'auto' finds no column to learn from ({why}). Encode text with "
-            "Pipe(TfidfVectorizer(), 'linear'), or remove the view."
+            f"'auto' finds no column to learn from ({why}). {_how_to_write(why)}Encode "
+            "text with Pipe(TfidfVectorizer(), 'linear'), or remove the view."
         )
     _warn(plan, view)
     return plan
@@ -178,14 +179,21 @@ def _use(label: Any, column: Column) -> ColumnUse:
         reason = f"text of {n_values} different values"
     if reason and kind == "text" and reason != CONSTANT:
         odd = [value for value in known if not _is_number(value)]
+        strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
             reason = "numbers as text" + (f", beside {odd[0]!r:.40}" if odd else "")
+        elif 2 * len(strange) > n_values:
+            reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
     if n_missing:
         known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
+
+
+#: Numbers and dates in forms of which there are too many: 1,234.5 and 5 % and 31.12.20.
+MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
 
 def _is_number(word: str) -> bool:
@@ -258,11 +266,18 @@ def _warn(plan: ColumnPlan, view: str) -> None:
         )
     if parts:
         hint = "Remove constants and ids from the view; a Pipe can encode long text"
+        how = _how_to_write(" ".join(left))
         warnings.warn(
-            f"view {view!r}: 'auto' {' and '.join(parts)}. {hint}",
+            f"view {view!r}: 'auto' {' and '.join(parts)}. {how}{hint}",
             KernelWarning,
             stacklevel=2,
         )
+
+
+def _how_to_write(reasons: str) -> str:
+    """Advice on numbers that were taken for text."""
+    known = "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
+    return known if "(numbers" in reasons or ": numbers" in reasons else ""
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):

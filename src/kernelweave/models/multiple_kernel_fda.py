@@ -369,7 +369,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress.iteration)
+            options = LearnerOptions.of(self, progress)
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, priors)
         return learn_classes(self, rows, self._discriminate, progress)

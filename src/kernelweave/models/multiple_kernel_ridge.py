@@ -293,7 +293,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress.iteration)
+            options = LearnerOptions.of(self, progress)
             return fit_output_moments(options, rows)
         measure = None if self.scoring is None else Measure(self.scoring)
         fit = partial(self._regress, measure)

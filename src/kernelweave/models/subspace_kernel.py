@@ -308,7 +308,7 @@ callable, default="normalized"
         self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
     ) -> tuple[Choice, float]:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
-        options = LearnerOptions.of(self, progress.iteration)
+        options = LearnerOptions.of(self, progress)
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
         task = Task(

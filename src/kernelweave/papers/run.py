@@ -14,6 +14,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from kernelweave.papers.results import Results
 from kernelweave.persistence import written_whole
 
 WARNINGS = "warnings"
+#: Said of a run that did not come to its end.
+KEPT = "splits that are finished are kept, and the same command resumes from there"
 #: Keys of a file: the values of a split, and their checksum.
 CHECKSUM, VALUES = "crc32", "values"
 
@@ -122,9 +125,9 @@ def run_experiment(
         advance(total - len(left), total)
         with _workers(jobs, dask):
             work = (delayed(run_split)(experiment, job) for job in left)
-            done = Parallel(return_as="generator_unordered")(work)
-            for finished, _ in enumerate(done, start=total - len(left) + 1):
-                advance(finished, total)
+            with _running(work) as done:
+                for finished, _ in enumerate(done, start=total - len(left) + 1):
+                    advance(finished, total)
         left = []
     for row, row_jobs in all_jobs.items():
         whole = [job for job in row_jobs if job not in left]
@@ -212,6 +215,18 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
 
 
 @contextlib.contextmanager
+def _running(work: Iterable[Any]) -> Iterator[Iterator[Any]]:
+    """What comes as each piece of work ends; on leaving, workers are let go at once."""
+    done = Parallel(return_as="generator_unordered")(work)
+    try:
+        yield done
+    finally:
+        with warnings.catch_warnings():  # joblib counts what it has cancelled
+            warnings.simplefilter("ignore", UserWarning)
+            done.close()
+
+
+@contextlib.contextmanager
 def _workers(jobs: int, dask: str | None) -> Iterator[None]:
     """Configure where splits run; each process uses one thread for linear algebra."""
     if dask is not None:
@@ -229,16 +244,21 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
             if not scheduler_lost(error):
                 raise
             raise ConnectionError(
-                f"the Dask scheduler at {dask} went away; the splits that are finished "
-                "are kept, and the same command resumes from there"
+                f"the Dask scheduler at {dask} went away; the {KEPT}"
             ) from error
     elif jobs == 1:
         # on matrices of a few hundred rows, threads mostly wait for each other
         with parallel_config(backend="sequential"), threadpool_limits(limits=1):
             yield
     else:
-        with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-            yield
+        try:
+            with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+                yield
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a worker process was killed, as happens when memory runs out; the "
+                f"{KEPT}, perhaps with fewer jobs"
+            ) from error
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -75,7 +75,9 @@ from kernelweave.models.shared.interactions import (
 from kernelweave.models.shared.learner import (
     FOLDS,
     LEARNER,
+    NO_SCORE,
     SCORING,
+    STOPPED,
     Choice,
     Fit,
     Fitted,
@@ -201,6 +203,13 @@ class Progress:
         The estimator being fitted.
     X, y, sample_weight : array-like
         Passed to the callbacks, unless rows come in portions, which are read once.
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether a callback has asked to stop, at the end of any task. Kernels,
+        iterations and folds are tasks of one level, so whatever a model can do without
+        is then left out: further iterations, norms, products of views and folds.
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
@@ -210,7 +219,7 @@ class Progress:
         if sample_weight is not None:
             self.given["metadata"] = {"sample_weight": sample_weight}
         self.context.call_on_fit_task_begin(estimator=estimator, **self.given)
-        self.started = time.perf_counter()
+        self.started, self.stopped = time.perf_counter(), False
 
     def kernel(self, index: int, first: int = 0) -> None:
         """One more kernel is ready, of a view whose kernels begin at ``first``."""
@@ -218,7 +227,7 @@ class Progress:
         self.say(2, f"kernel {first + index} ready")
 
     def iteration(self, row: TraceRow) -> bool:
-        """One more iteration of a solver; True if a callback wants to stop."""
+        """One more iteration of a solver; True if a callback has asked to stop."""
         line = f"iteration {row.iteration}: value {row.value:.8g}"
         if not math.isnan(row.gap):  # a problem that is not convex has no bound
             line += f", lower bound {row.lower_bound:.8g}, gap {row.gap:.1e}"
@@ -226,10 +235,10 @@ class Progress:
         names = ("iteration", "value", "lower_bound", "gap")
         return self._task("iteration", {name: getattr(row, name) for name in names})
 
-    def fold(self, number: int, n_folds: int) -> None:
-        """The next fold of ``cv_score_`` begins."""
-        self._task("fold", {"fold": number})
+    def fold(self, number: int, n_folds: int) -> bool:
+        """One more fold of ``cv_score_``; True if a callback has asked to stop."""
         self.say(1, f"fold {number} of {n_folds} for cv_score_")
+        return self._task("fold", {"fold": number})
 
     def end(self) -> None:
         """The fit is complete, and its model can be scored by a callback."""
@@ -246,9 +255,9 @@ class Progress:
     def _task(self, name: str, metadata: dict[str, Any]) -> bool:
         task = self.context.subcontext(task_name=name)
         task.call_on_fit_task_begin(estimator=self.estimator)
-        return bool(
-            task.call_on_fit_task_end(estimator=self.estimator, metadata=metadata)
-        )
+        if task.call_on_fit_task_end(estimator=self.estimator, metadata=metadata):
+            self.stopped = True
+        return self.stopped
 
 
 def check_learner_parameters(model: Any, **own: Rule) -> None:
@@ -344,6 +353,9 @@ def train(
     first, other = copy(model), copy(model)
     first.cv, other.interactions = None, True
     alone = first._learn(rows, progress)
+    if progress.stopped:
+        told = f"{STOPPED} before products of views were tried"
+        return replace(alone, folds=NO_SCORE.format(told) if model.cv else told)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
@@ -361,10 +373,12 @@ def learn_rows(
     progress: Progress,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    options = LearnerOptions.of(model, progress.iteration)
+    options = LearnerOptions.of(model, progress)
     bank, design = rows.bank, rows.design
     fitted = fit(options, bank, targets, design)
-    if model.cv is not None and not rows.rows.see_targets:
+    if model.cv is not None and progress.stopped:
+        fitted = replace(fitted, folds=NO_SCORE.format(f"{STOPPED} before the folds"))
+    elif model.cv is not None and not rows.rows.see_targets:
         anew: Fit = partial(fit, options.for_folds(fitted.choice))
         if model.interactions == "auto":
             anew = choosing_products(anew)

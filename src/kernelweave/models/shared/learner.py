@@ -84,6 +84,8 @@ from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
+#: Said of a fit that was not completed.
+STOPPED = "a callback stopped the fit"
 #: Values that the parameters of a learner may take.
 LEARNER = {
     "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
@@ -99,7 +101,7 @@ class LearnerOptions:
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
     are those made on a sample of the rows, if one has left only some ``norms``. The
-    ``callback`` is told of every iteration.
+    ``progress`` is told of every iteration, and knows whether to stop.
     """
 
     norm: float | str = "loo"
@@ -108,16 +110,26 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
-    callback: Callback | None = None
+    progress: Any = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
     sampled: dict[float, Choice] | None = None
 
     @classmethod
-    def of(cls, model: Any, callback: Callback) -> LearnerOptions:
+    def of(cls, model: Any, progress: Any) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
         names = [one.name for one in fields(cls) if hasattr(model, one.name)]
-        return cls(**{name: getattr(model, name) for name in names}, callback=callback)
+        return cls(**{name: getattr(model, name) for name in names}, progress=progress)
+
+    @property
+    def callback(self) -> Callback | None:
+        """Told of every iteration."""
+        return None if self.progress is None else self.progress.iteration
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a callback has asked to stop."""
+        return self.progress is not None and self.progress.stopped
 
     def for_folds(self, whole: Choice) -> LearnerOptions:
         """Those for some of the rows, after the choice made on the ``whole``.
@@ -127,7 +139,7 @@ class LearnerOptions:
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=whole.candidates, callback=None)
+        return replace(self, tol=tol, near=whole.candidates, progress=None)
 
 
 @dataclass(frozen=True)
@@ -395,12 +407,18 @@ def search_norms(
                 start = AlphaStart(float(known.alpha), known.curvature, near=True)
             choice = judge(choice, given, start)
         found[norm] = choice
-    tried = [found[norm] for norm in norms]
+        if options.stopped:
+            break
+    tried = [found[norm] for norm in norms if norm in found]
     best = tried[0]
     if compare:
         scores = [0.0 if one.score is None else one.score for one in tried]
         best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
+    if compare and (len(found) < len(norms) or len(candidates) < len(NORM_GRID)):
+        told = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
+        assert best.certificate is not None
+        best = replace(best, certificate=best.certificate.with_remarks([told]))
     return replace(best, candidates=dict(sorted(candidates.items())))
 
 
@@ -679,8 +697,12 @@ TEMPERATURES = (1.0, 50.0)
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
 SPREAD = 0.1
-#: Said of a model whose folds do not fit into memory.
+#: Said of a model whose folds do not fit into memory, or were stopped.
 NO_SCORE = "there is no cv_score_: {}"
+
+
+class StoppedError(Exception):
+    """Raised between two folds, the second of which is not wanted."""
 
 
 def _is_splitter(value: Any) -> bool:
@@ -796,19 +818,20 @@ def learn_folds(
     fit : callable
         Learns from a bank, targets and a design.
     report : callable
-        Told the number of each fold, and how many there are.
+        Told the number of each finished fold, and how many there are; true if the
+        others are not wanted.
     """
     # new memory for every fold would cost a pass over it
     space = _room_for_rows(bank, max((len(rows) for rows, _ in splits), default=0))
     for i, (train, test) in enumerate(splits, start=1):
-        report(i, len(splits))
         part = design.restrict(train)
         fold: Any = _fold_kernels(bank, train, test, design, part, space)
-        if not fold.active:
-            continue
-        fitted = fit(fold.bank, targets[train], part)
-        projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
-        yield Fold(train, test, fitted, projected)
+        if fold.active:
+            fitted = fit(fold.bank, targets[train], part)
+            projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
+            yield Fold(train, test, fitted, projected)
+        if report(i, len(splits)) and i < len(splits):
+            raise StoppedError(f"{STOPPED} after fold {i} of {len(splits)}")
 
 
 def _fold_kernels(
@@ -1140,7 +1163,7 @@ def with_score(
     try:
         score = score_classes if classify else score_outputs
         found = score(folds, targets, design, measure)
-    except MemoryRefusedError as error:
+    except (MemoryRefusedError, StoppedError) as error:
         return replace(fitted, folds=NO_SCORE.format(error))
     if fitted.gaussians is not None:
         calibrated = replace(fitted.gaussians, temperature=found.temperature)
