@@ -295,10 +295,6 @@ class _Judge:
             return record | {"remark": rows}
         gains = self.gains(rows)
         parts = {"score": (gains, self.sizes)}
-        if self.classify:
-            classes = np.unique(self.y[self.weights > 0])
-            members = (self.y[:, None] == classes[None, :]).astype(float)  # (n, k)
-            parts["balanced_accuracy"] = (gains * members, members)
         if rows.probability is not None and rows.classes is not None:
             losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
             parts["log_loss"] = (losses[:, None], self.sizes)
@@ -308,7 +304,12 @@ class _Judge:
         for key, (u, v) in parts.items():
             record[key], record[f"{key}_se"] = ratio_of_means(u, v, *rows_of)
         if self.classify:
-            record["score"], record["score_se"] = accuracy(gains[:, 0], *rows_of)
+            for key, classes in (("score", None), ("balanced_accuracy", self.y)):
+                found = accuracy(gains[:, 0], *rows_of, classes)
+                record[key], record[f"{key}_se"] = found
+            apart = self.gains(own)[:, 0] != gains[:, 0]
+            if rows is not own and not np.any(apart[self.weights > 0]):
+                record["lead_se"] = accuracy(apart, *rows_of)[1]
         return record | {"remark": ""}
 
 

@@ -11,9 +11,9 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from sklearn.utils import Bunch
 
-from kernelweave._array import deviations
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
+from kernelweave.models.shared.learner import mean_over_folds
 from kernelweave.views.columns import listed
 
 #: Part of the loss without any view by which views must lower it to be worthwhile.
@@ -237,12 +237,8 @@ def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
 
 def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
     """The mean over folds, under a name, and its standard error."""
-    return {name: float(np.mean(values)), f"{name}_se": _error(values)}
-
-
-def _error(values: np.ndarray) -> float:
-    """The standard error of a mean of f values of any size, (f,)."""
-    return float(deviations(values, ddof=1)) / np.sqrt(len(values))
+    mean, error = mean_over_folds(values)
+    return {name: mean, f"{name}_se": error}
 
 
 def _chance(trials: Trials, baseline: np.ndarray) -> float:
@@ -273,7 +269,7 @@ def _is_hopeless(
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
     least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
-    needed = max(min(max(quantile * _error(best), least), enough), chance)
+    needed = max(min(max(quantile * mean_over_folds(best)[1], least), enough), chance)
     return bool(np.mean(best) > -needed)
 
 
@@ -296,7 +292,7 @@ def _recommend(
     """The smallest set within one standard error of the best, and why, in words."""
     means = np.mean(decisive, axis=1)
     best = int(np.argmin(means))
-    limit = means[best] + _error(decisive[best])
+    limit = sum(mean_over_folds(decisive[best]))
     chosen = order[np.flatnonzero(means <= limit)[-1]]
     value = "loss" if trials.scoring is None else "score"
     name = trials.loss_name if trials.scoring is None else "score"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
@@ -35,8 +36,8 @@ from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
 SUBSAMPLE = 1.0 - np.exp(-1.0)
-#: Half-width, in standard errors, of a normal interval that covers 90 %.
-NORMAL_90 = 1.6449
+#: Probability covered by an interval.
+CONFIDENCE = 0.9
 
 
 def feature_importance(
@@ -156,8 +157,8 @@ def feature_importance(
         return rows
     with told_before():
         draws = [
-            [row["coefficient"] for row in feature_importance(refit, view, X=X)]
-            for refit in _refits(model, X, y, n_resamples, random_state)
+            [row["standardised"] for row in feature_importance(refit, view, X=own)]
+            for refit, own in _refits(model, X, y, n_resamples, random_state)
         ]
     return _with_stability(rows, np.array(draws), len(y))
 
@@ -348,8 +349,8 @@ def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
 
 def _refits(
     estimator: Any, X: Any, y: Any, n_resamples: int, random_state: Any
-) -> Iterator[Any]:
-    """Copies of the estimator, each fitted on a subsample of the rows."""
+) -> Iterator[tuple[Any, Any]]:
+    """Copies of the estimator, each fitted on a subsample of the rows, and these."""
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
@@ -364,23 +365,24 @@ def _refits(
                 f"class {lost[0]!r} has too few rows to be in every subsample "
                 f"of {size} rows; use n_resamples=0, or leave the class out"
             )
-        yield clone(estimator).fit(rows, targets)
+        yield clone(estimator).fit(rows, targets), rows
 
 
 def _with_stability(
     rows: list[dict[str, Any]], draws: np.ndarray, n: int
 ) -> list[dict[str, Any]]:
-    """Add what the refits say; ``draws`` (B, r) are the coefficients of the r rows."""
+    """Add what B refits say; ``draws`` (B, r) are the standardised coefficients."""
     size = round(SUBSAMPLE * n)
-    draws = draws * [row["deviation"] for row in rows]
     errors = np.sqrt(size / (n - size)) * deviations(draws, ddof=1)
+    # a few refits say little about their own spread
+    quantile = student.ppf((1.0 + CONFIDENCE) / 2.0, len(draws) - 1)
     found = []
-    for row, values, error in zip(rows, draws.T, errors, strict=True):
+    for row, values, half in zip(rows, draws.T, quantile * errors, strict=True):
         centre = row["standardised"]
         stability = {
             "sign_agreement": float(np.mean(np.sign(values) == np.sign(centre))),
-            "low": centre - NORMAL_90 * float(error),
-            "high": centre + NORMAL_90 * float(error),
+            "low": centre - float(half),
+            "high": centre + float(half),
         }
         found.append(row | stability)
     return found
