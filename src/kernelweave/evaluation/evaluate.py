@@ -72,7 +72,9 @@ def evaluate(
     :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
     over the m groups g (over rows, if there are no groups). If all rows are
     right, or all wrong, that would be zero; the share is then taken to be that of two
-    rows more, of which one is right. Standard errors include the chance in which rows
+    rows more, of which one is right. So is the share of a class in the balanced
+    accuracy, and that of rows on which two methods differ, if there are none: a lead of
+    zero is not certain either. Standard errors include the chance in which rows
     are tested. They leave out that of the training rows, which the folds share, so a
     lead of two standard errors is a little weaker evidence than it looks. With few rows
     or groups they are themselves uncertain: for ridge regressions of pure noise, 40

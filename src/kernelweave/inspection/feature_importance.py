@@ -121,17 +121,20 @@ def feature_importance(
     -----
     A subsample shares 63 % of its rows with the sample, so signs agree by chance more
     often than not: for a column of pure noise in about
-    :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits. Only values close to
+    :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits, less if weights are
+    learned and some refits drop the view (62 to 71 % measured). Only values close to
     one mean something.
 
     For the same reason the spread over the refits is smaller than the spread over new
-    samples. The interval corrects for this by the delete-d jackknife: with b of n rows
-    in each subsample, the variance over the refits is multiplied by ``b / (n - b)``
-    (Shao and Wu 1989). It is an interval for what such a fit gives on average,
-    regularisation included, and refers to each column on its own. On columns of pure
-    noise, 20 refits of a ridge regression gave intervals that covered zero in 90 % of
-    300 cases with fixed kernel weights, and in 83 to 87 % with learned ones, on which
-    coefficients do not depend smoothly.
+    samples. The interval corrects for this by the delete-d jackknife: the standardised
+    coefficient is computed again from the b of n rows of each subsample, and its
+    variance over the refits multiplied by ``b / (n - b)`` (Shao and Wu 1989). Its half
+    width is the quantile of Student's t with one degree of freedom less than there are
+    refits, so that few of them give a wide interval. It is an interval for what such a
+    fit gives on average, regularisation included, and refers to each column on its own.
+    With 60 rows, three views and 20 refits, it contained that mean in 86 to 91 % of 180
+    cases for columns of an informative view and in 98 to 100 % for pure noise, if the
+    weights were learned; with fixed weights, in 88 and 89 % of 120 cases.
 
     Examples
     --------
