@@ -52,11 +52,11 @@ def view_ablation(
     **Standard errors** are those of the mean over the folds, so that folds which keep
     groups together are allowed for. They have one degree of freedom less than there are
     folds: with five, two of them would cover 88 % and 2.8 of them 95 %. Measured with
-    three views and 60 rows (no, one or two informative views, rare classes, regression;
-    750 cases), the rise without a view that the same models have on new rows was within
-    two in 87 % of the cases and within 2.8 in 93 %, and useless views seemed useful in
-    6 and 3 %. With 15 groups of 4 rows it was within them in only 75 and 83 %. Standard
-    errors are 0 if all folds agree, which proves nothing.
+    three views and 60 rows (no, one or two informative views, a rare class, regression;
+    600 cases), the rise without a view that the same models have on new rows was within
+    two in 88 % of the cases and within 2.8 in 93 %, and useless views seemed useful in
+    4 and 2 %. With 15 groups of 4 rows it was within them in only 74 and 80 % of 120
+    cases. Standard errors are 0 if all folds agree, which proves nothing.
 
     **The order.** From all views, one is dropped at a time: the costliest among those
     whose removal does not raise the loss or, if there is none, the view with the
