@@ -24,6 +24,7 @@ from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
+from kernelweave.models.shared.learner import accuracy
 
 VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
 
@@ -118,9 +119,34 @@ def test_rows_of_weight_two_count_twice(rows):
 def test_a_perfect_score_has_a_standard_error():
     X = np.repeat([[0.0, 0, 0, 0], [9.0, 9, 9, 9]], 10, axis=0)
     X += np.random.default_rng(0).normal(scale=0.1, size=X.shape)
-    own = evaluate(classifier(), X, np.repeat([0, 1], 10), cv=2).table[0]
-    assert own["score"] == 1
-    assert own["score_se"] == pytest.approx(np.sqrt(21 / 22 / 22 / 20))
+    own, *others = evaluate(classifier(), X, np.repeat([0, 1], 10), cv=2).table
+    assert own["score"] == own["balanced_accuracy"] == 1
+    whole, half = np.sqrt(21 / 22 / 22 / 20), np.sqrt(11 / 12 / 12 / 10)
+    assert own["score_se"] == pytest.approx(whole)
+    assert own["balanced_accuracy_se"] == pytest.approx(half / np.sqrt(2))
+    level = others[0]
+    assert level["score"] == 1 and level["lead"] == 0  # no row tells them apart
+    assert level["lead_se"] == pytest.approx(whole) and not leads(level)
+
+
+def test_balanced_accuracy_is_that_of_independent_classes():
+    """Each class adds the variance of its own share; one without errors, a likely one.
+
+    A class of weight 0 is none, and two rows of a group that agree count as one.
+    """
+    right = np.array([1, 1, 0, 1, 0, 1, 1, 1, 0])
+    classes = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3])
+    weights = np.array([1.0, 1, 1, 1, 1, 1, 1, 1, 0])
+    shares = [right[classes == c] for c in (0, 1)]
+    variances = [np.var(own, ddof=1) / len(own) for own in shares]
+    variances.append(3 / 4 / 4 / 2)
+    expected = np.mean([3 / 4, 1 / 2, 1]), np.sqrt(np.sum(variances)) / 3
+    units = np.arange(9)
+    assert accuracy(right, weights, units, classes) == pytest.approx(expected)
+    once = accuracy(right[:8], None, units[:8], classes[:8])
+    assert once == pytest.approx(expected)
+    twice = np.repeat(right[:8], 2), None, np.repeat(units[:8], 2)
+    assert accuracy(*twice, np.repeat(classes[:8], 2)) == pytest.approx(expected)
 
 
 def test_baselines_with_gaps_and_with_precomputed_kernels(rows):

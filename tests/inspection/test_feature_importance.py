@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
@@ -16,6 +17,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from sklearn.utils import resample
 
 from kernelweave import (
     KernelAlignment,
@@ -199,6 +201,26 @@ def test_resamples_of_noise():
         covered += [row["low"] <= 0 <= row["high"] for row in noise]
     assert 0.69 < np.mean(agreements) < 0.89
     assert np.mean(covered) > 0.75  # 90 % nominally
+
+
+def test_the_interval_is_that_of_the_jackknife():
+    """Each refit is judged by its own rows; few of them say little about the spread."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((40, 2))
+    y = 2 * Z[:, 0] + rng.standard_normal(40)
+    model = MultipleKernelRidge(
+        [("all", "linear", slice(None))], norm=1, alpha=0.1, cv=None
+    ).fit(Z, y)
+    found = feature_importance(model, "all", X=Z, y=y, n_resamples=3, random_state=0)
+    state, draws = np.random.RandomState(0), []
+    for _ in range(3):
+        own = resample(Z, y, replace=False, n_samples=25, random_state=state)
+        refit = clone(model).fit(*own)
+        draws.append(column(feature_importance(refit, "all"), "standardised"))
+    error = np.sqrt(25 / 15) * np.std(draws, axis=0, ddof=1)
+    half = 2.9199855804 * error  # 95 % quantile of t_2
+    assert_allclose(column(found, "high"), column(found, "standardised") + half)
+    assert_allclose(column(found, "low"), column(found, "standardised") - half)
 
 
 UNITS = [(1, 1e-220), (1e180, 1), (1e-180, 1e110)]

@@ -111,11 +111,14 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
         write_report(model, X, y, tmp_path / "none" / "x.html")
 
 
-def test_single_rows_of_a_model_that_takes_no_groups():
+def test_groups_and_a_model_that_takes_none():
     model, X, y = pages.data("no probabilities")
     how = {"cv": 2, "groups": np.arange(45) // 3, "sample_weight": None}
     case = Case(model.fit(X, y), X, y, 2, 2, how | {"random_state": 0, "report": None})
     assert not decisions.rows(case)["why"]
+    notes = " ".join(views_module.without_each(case)["notes"])
+    assert "12.7 standard errors may be chance" in notes  # t with 1 degree of freedom
+    assert "as if their rows were independent" in notes
 
 
 def test_shares_tell_every_reason_once(monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
@@ -35,8 +36,8 @@ from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
 SUBSAMPLE = 1.0 - np.exp(-1.0)
-#: Half-width, in standard errors, of a normal interval that covers 90 %.
-NORMAL_90 = 1.6449
+#: Probability covered by an interval.
+CONFIDENCE = 0.9
 
 
 def feature_importance(
@@ -120,17 +121,20 @@ def feature_importance(
     -----
     A subsample shares 63 % of its rows with the sample, so signs agree by chance more
     often than not: for a column of pure noise in about
-    :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits. Only values close to
+    :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits, less if weights are
+    learned and some refits drop the view (62 to 71 % measured). Only values close to
     one mean something.
 
     For the same reason the spread over the refits is smaller than the spread over new
-    samples. The interval corrects for this by the delete-d jackknife: with b of n rows
-    in each subsample, the variance over the refits is multiplied by ``b / (n - b)``
-    (Shao and Wu 1989). It is an interval for what such a fit gives on average,
-    regularisation included, and refers to each column on its own. On columns of pure
-    noise, 20 refits of a ridge regression gave intervals that covered zero in 90 % of
-    300 cases with fixed kernel weights, and in 83 to 87 % with learned ones, on which
-    coefficients do not depend smoothly.
+    samples. The interval corrects for this by the delete-d jackknife: the standardised
+    coefficient is computed again from the b of n rows of each subsample, and its
+    variance over the refits multiplied by ``b / (n - b)`` (Shao and Wu 1989). Its half
+    width is the quantile of Student's t with one degree of freedom less than there are
+    refits, so that few of them give a wide interval. It is an interval for what such a
+    fit gives on average, regularisation included, and refers to each column on its own.
+    With 60 rows, three views and 20 refits, it contained that mean in 86 to 91 % of 180
+    cases for columns of an informative view and in 98 to 100 % for pure noise, if the
+    weights were learned; with fixed weights, in 88 and 89 % of 120 cases.
 
     Examples
     --------
@@ -156,8 +160,8 @@ def feature_importance(
         return rows
     with told_before():
         draws = [
-            [row["coefficient"] for row in feature_importance(refit, view, X=X)]
-            for refit in _refits(model, X, y, n_resamples, random_state)
+            [row["standardised"] for row in feature_importance(refit, view, X=own)]
+            for refit, own in _refits(model, X, y, n_resamples, random_state)
         ]
     return _with_stability(rows, np.array(draws), len(y))
 
@@ -348,8 +352,8 @@ def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
 
 def _refits(
     estimator: Any, X: Any, y: Any, n_resamples: int, random_state: Any
-) -> Iterator[Any]:
-    """Copies of the estimator, each fitted on a subsample of the rows."""
+) -> Iterator[tuple[Any, Any]]:
+    """Copies of the estimator, each fitted on a subsample of the rows, and these."""
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
@@ -364,23 +368,24 @@ def _refits(
                 f"class {lost[0]!r} has too few rows to be in every subsample "
                 f"of {size} rows; use n_resamples=0, or leave the class out"
             )
-        yield clone(estimator).fit(rows, targets)
+        yield clone(estimator).fit(rows, targets), rows
 
 
 def _with_stability(
     rows: list[dict[str, Any]], draws: np.ndarray, n: int
 ) -> list[dict[str, Any]]:
-    """Add what the refits say; ``draws`` (B, r) are the coefficients of the r rows."""
+    """Add what B refits say; ``draws`` (B, r) are the standardised coefficients."""
     size = round(SUBSAMPLE * n)
-    draws = draws * [row["deviation"] for row in rows]
     errors = np.sqrt(size / (n - size)) * deviations(draws, ddof=1)
+    # a few refits say little about their own spread
+    quantile = student.ppf((1.0 + CONFIDENCE) / 2.0, len(draws) - 1)
     found = []
-    for row, values, error in zip(rows, draws.T, errors, strict=True):
+    for row, values, half in zip(rows, draws.T, quantile * errors, strict=True):
         centre = row["standardised"]
         stability = {
             "sign_agreement": float(np.mean(np.sign(values) == np.sign(centre))),
-            "low": centre - NORMAL_90 * float(error),
-            "high": centre + NORMAL_90 * float(error),
+            "low": centre - float(half),
+            "high": centre + float(half),
         }
         found.append(row | stability)
     return found

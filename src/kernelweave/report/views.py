@@ -12,7 +12,7 @@ from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
-from kernelweave.inspection.ablation import mean_and_error
+from kernelweave.inspection.ablation import by_chance, mean_and_error
 from kernelweave.models.shared.base import caution_about_shares
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
@@ -175,12 +175,18 @@ def without_each(case: Case) -> Section:
     notes = [
         "For each view, the model was fitted again without it and judged on "
         "held-out rows, fold by fold. Right of zero, predictions get worse without "
-        "the view; a rise of less than two standard errors may be chance."
+        "the view; with this number of folds, a rise of less than "
+        f"{by_chance(int(np.max(fold))):.1f} standard errors may be chance."
     ]
     if len(views) > MOST_VIEWS:
         notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
     if case.how["sample_weight"] is not None:
         notes.append("Weights of the rows are not used here.")
+    if case.how["groups"] is not None:
+        notes.append(
+            "Groups are held out together, but the models are fitted here as if their "
+            "rows were independent, so losses may be larger than that of the score."
+        )
     if observed_views(model, X) is not None:
         notes.append("Rows that lack all remaining views are predicted by none.")
     return {"recommendation": recommendation, "picture": picture, "notes": notes}

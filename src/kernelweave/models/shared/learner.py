@@ -21,6 +21,7 @@ from kernelweave._array import (
     Array,
     FactorizationError,
     block_entries,
+    deviations,
     empty,
     from_numpy,
     namespace,
@@ -970,8 +971,8 @@ def ratio_of_means(
 ) -> tuple[float, float]:
     """``R = sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
 
-    The sums of ``w_i (u_i - R v_i)`` are independent between the m groups with weight,
-    and estimated with one degree of freedom less.
+    The sums of ``w_i (u_i - R v_i)`` are independent between the m groups in which
+    they can differ from 0, and estimated with one degree of freedom less.
 
     Parameters
     ----------
@@ -986,10 +987,11 @@ def ratio_of_means(
     u, v = (np.where(w > 0, each, 0.0) for each in (u, v))
     total = np.sum(w * v, axis=0)  # (q,)
     ratios = np.sum(w * u, axis=0) / total
-    influence = np.mean(w * (u - ratios * v) / total, axis=1)  # (n,)
-    m = int(np.sum(np.bincount(units, weights) > 0))
-    sums = np.bincount(units, influence)
-    error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
+    influence = w * (u - ratios * v) / total  # (n, q)
+    counted = (w > 0) & ((u != 0) | (v != 0))
+    m = np.array([len(np.unique(units[own])) for own in counted.T])  # (q,)
+    unbiased = np.mean(np.sqrt(m / np.maximum(m - 1, 1)) * influence, axis=1)  # (n,)
+    error = np.sqrt(np.sum(np.bincount(units, unbiased) ** 2))
     return float(np.mean(ratios)), float(error)
 
 
@@ -997,23 +999,32 @@ def accuracy(
     right: np.ndarray,
     weights: np.ndarray | None = None,
     units: np.ndarray | None = None,
+    classes: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """The share of rows that are right (n,), and its standard error over groups.
 
-    By default every row counts once, and is a group of its own. If all are right, or
-    all wrong, the error is that of a share among two groups more, of which one is
-    right: nothing is certain.
+    By default every row counts once, and is a group of its own. With ``classes`` (n,),
+    the mean of the shares in each class: the balanced accuracy. If all rows (of a
+    class) are right, or all wrong, their part of the error is that of a share among two
+    groups more, of which one is right: nothing is certain.
     """
     weights = np.ones(len(right)) if weights is None else weights
     units = np.arange(len(right)) if units is None else units
-    gains = right.astype(float)[:, None]
-    share, error = ratio_of_means(gains, np.ones_like(gains), weights, units)
-    if share in (0.0, 1.0):
-        sums = np.bincount(units, weights)
-        m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
-        likely = (m * share + 1) / (m + 2)
-        error = float(np.sqrt(likely * (1 - likely) / m))
-    return share, error
+    members = np.ones((len(right), 1))
+    if classes is not None:
+        present = np.unique(classes[weights > 0])
+        members = (classes[:, None] == present[None, :]).astype(float)  # (n, k)
+    gains = right.astype(float)[:, None] * members
+    share, error = ratio_of_means(gains, members, weights, units)
+    unsure = 0.0
+    for own, gained in zip(members.T, gains.T, strict=True):
+        found = int(np.sum(weights * gained > 0)), int(np.sum(weights * own > 0))
+        if found[0] in (0, found[1]):
+            sums = np.bincount(units, weights * own)
+            m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
+            likely = 1.0 / (m + 2)
+            unsure += likely * (1 - likely) / m / members.shape[1] ** 2
+    return share, float(np.sqrt(error**2 + unsure))
 
 
 def score_classes(
@@ -1052,7 +1063,7 @@ def score_classes(
     known = np.isfinite(own)
     temperature = _best_temperature(scored[known], codes[rows][known], weights[known])
     if measure is not None:
-        score, error = _mean_over_folds(measured)
+        score, error = mean_over_folds(np.array(measured))
     return FoldScore(score, error, temperature)
 
 
@@ -1076,12 +1087,16 @@ def _class_measure(
         return float("nan")
 
 
-def _mean_over_folds(scores: list[float]) -> tuple[float, float]:
-    """Mean and standard error of the scores that are defined; NaN if there are none."""
-    known = np.array([score for score in scores if not np.isnan(score)])
+def mean_over_folds(scores: np.ndarray) -> tuple[float, float]:
+    """Mean and standard error of the scores (f,) that are defined; NaN without any.
+
+    The error is estimated with one degree of freedom less than there are folds, and is
+    0 if all of them agree.
+    """
+    known = scores[~np.isnan(scores)]
     if len(known) == 0:
         return float("nan"), float("nan")
-    spread = float(np.std(known, ddof=1)) if len(known) > 1 else float("nan")
+    spread = float(deviations(known, ddof=1)) if len(known) > 1 else float("nan")
     return float(np.mean(known)), spread / len(known) ** 0.5
 
 
@@ -1124,7 +1139,7 @@ def score_outputs(
         spreads.append((truth / unit - mean) ** 2)
         tested.append(fold.test)
     if measure is not None:
-        return FoldScore(*_mean_over_folds(measured))
+        return FoldScore(*mean_over_folds(np.array(measured)))
     if not tested:
         return FoldScore(float("nan"), float("nan"))
     rows, wrong, spread = map(np.concatenate, (tested, errors, spreads))

@@ -1,0 +1,137 @@
+"""How often standard errors and intervals contain the truth, for the user guide.
+
+python docs/_scripts/coverage.py [scores] [rises] [columns]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from scipy.stats import t as student
+from sklearn.metrics import balanced_accuracy_score, log_loss
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.evaluation import evaluate
+from kernelweave.inspection import feature_importance, view_ablation
+
+VIEWS = [(name, "linear", slice(3 * i, 3 * i + 3)) for i, name in enumerate("abc")]
+NEW, REFITS = 2000, 20
+
+
+def draw(kind, n, seed):
+    """Rows (n, 9), targets (n,) and groups (n,) or None of a population."""
+    rng = np.random.default_rng([seed, n])
+    X, y = rng.normal(size=(n, 9)), rng.permutation(np.arange(n) % 2)
+    groups = None
+    if kind == "one view":
+        X[:, :3] += 0.6 * (2 * y[:, None] - 1)
+    if kind == "two alike":
+        shared = rng.normal(size=(n, 3)) + 0.8 * (2 * y[:, None] - 1)
+        X[:, :6] = np.hstack([shared, shared]) + 0.3 * X[:, :6]
+    if kind == "rare class":
+        y = (rng.permutation(n) < 0.15 * n).astype(int)
+        X[:, :3] += y[:, None]
+    if kind == "numbers":
+        y = X[:, :2].sum(axis=1) + 1.5 * rng.normal(size=n)
+    if kind == "noise in numbers":
+        y = rng.normal(size=n)
+    if kind == "groups":
+        groups, labels = np.arange(n) // 4, rng.permutation(np.arange(n // 4) % 2)
+        centres = rng.normal(size=(n // 4, 9))
+        centres[:, :3] += 0.8 * (2 * labels[:, None] - 1)
+        X, y = centres[groups] + 0.3 * X, labels[groups]
+    return X, y, groups
+
+
+def model_of(kind):
+    kind_of = MultipleKernelRidge if "numbers" in kind else MultipleKernelFDA
+    return kind_of(VIEWS, norm=1, cv=None)
+
+
+def scores(kind, n=40, draws=60):
+    """Scores of ``evaluate`` within two standard errors of those on new rows."""
+    inside = []
+    for seed in range(draws):
+        X, y, groups = draw(kind, n, seed)
+        Z, new, _ = draw(kind, NEW, 10_000 + seed)
+        found = evaluate(model_of(kind), X, y, groups=groups, baselines=False)
+        own, model = found.table[0], found.model
+        truth = {"score": model.score(Z, new)}
+        if "log_loss" in own:
+            predicted = model.predict(Z)
+            truth["balanced_accuracy"] = balanced_accuracy_score(new, predicted)
+            truth["log_loss"] = log_loss(new, model.predict_proba(Z))
+        limits = {key: 2 * own[f"{key}_se"] + 1e-9 for key in truth}
+        inside.append([abs(own[key] - truth[key]) <= limits[key] for key in truth])
+    shares = zip(truth, np.mean(inside, axis=0), strict=True)
+    print(kind, n, *(f"{key} {share:.0%}" for key, share in shares))
+
+
+def rises(kind, n=60, draws=40):
+    """Rises without a view, and those of the same models on new rows."""
+    apart, useless = [], []
+    for seed in range(draws):
+        X, y, groups = draw(kind, n, seed)
+        Z, new, _ = draw(kind, NEW, 10_000 + seed)
+        model = model_of(kind).fit(X, y)
+        splitter = KFold if "numbers" in kind else StratifiedKFold
+        splitter = splitter if groups is None else GroupKFold
+        splits = splitter(5, shuffle=True, random_state=seed).split(X, y, groups)
+        folds = [(train, test) for train, test in splits]
+        on_new = [(train, np.arange(n, n + NEW)) for train, _ in folds]
+        both = np.vstack([X, Z]), np.concatenate([y, new])
+        found = view_ablation(model, X, y, cv=folds).views
+        for own, true in zip(found, rises_on(model, both, on_new), strict=True):
+            error = max(own["loss_rise_se"], 1e-12)
+            apart.append(abs(own["loss_rise"] - true) / error)
+            if true <= 0:
+                useless.append(own["loss_rise"] / error)
+    for limit in (2.0, student.ppf(0.975, 4)):
+        inside, wrong = np.array(apart) <= limit, np.array(useless) > limit
+        print(
+            f"{kind} {n}: within {limit:.1f} {inside.sum()} of {len(inside)}, ", end=""
+        )
+        print(f"useful in error {wrong.sum()} of {len(wrong)}")
+
+
+def rises_on(model, rows, folds):
+    return [row["loss_rise"] for row in view_ablation(model, *rows, cv=folds).views]
+
+
+def columns(kind, n=60, draws=60):
+    """Intervals of coefficients that contain their mean over other samples."""
+
+    def found(seed, **settings):
+        X, y, _ = draw(kind, n, seed)
+        model = model_of(kind).fit(X, y)
+        return feature_importance(model, "a", X=X, y=y, **settings)
+
+    others = [[row["standardised"] for row in found(10_000 + s)] for s in range(200)]
+    mean = np.zeros(3) if "noise" in kind else np.mean(others, axis=0)
+    inside = []
+    for seed in range(draws):
+        rows = found(seed, n_resamples=REFITS, random_state=seed)
+        own = zip(rows, mean, strict=True)
+        inside += [row["low"] <= centre <= row["high"] for row, centre in own]
+    print(f"{kind} {n}: {np.mean(inside):.0%}")
+
+
+PARTS = {
+    scores: ("noise", "one view", "rare class", "noise in numbers", "groups"),
+    rises: ("noise", "one view", "two alike", "rare class", "numbers", "groups"),
+    columns: ("noise", "one view", "noise in numbers", "numbers"),
+}
+
+
+def main():
+    wanted = sys.argv[1:] or [part.__name__ for part in PARTS]
+    for part, kinds in PARTS.items():
+        for kind in kinds if part.__name__ in wanted else ():
+            print(part.__name__, end=" ")
+            part(kind)
+
+
+if __name__ == "__main__":
+    main()
