@@ -10,7 +10,12 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.predictive import (
+    Expert,
+    PredictivePath,
+    choose_noise,
+    excess_remark,
+)
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
@@ -82,8 +87,10 @@ class MixtureKDA(KernelDiscriminant):
     noise : float, "loo", "ml" or "em", default="loo"
         Noise level of each expert and class, relative to the mean eigenvalue of its
         kernel: fixed, or the one with the smallest leave-one-out squared error ("loo")
-        or the largest marginal likelihood ("ml") among 21 levels between 1e-3 and 1e2;
-        "em" chooses noise and weights alternately, by the density.
+        or the largest marginal likelihood of rows without their copies ("ml"), among 21
+        levels between 1e-3 and 1e2 times the mean weight of rows, copies counted as
+        one; "em" chooses noise and weights alternately, by the density, which is
+        largest without noise where rows have copies.
     likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
         Density of a row given the others.
     dof : float > 2, default=4.0
@@ -317,6 +324,10 @@ class MixtureKDA(KernelDiscriminant):
             if coef is not None
         ]
         self._note_rounding(max(steep))
+        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
+        remark = excess_remark(self.noise, float(excess))
+        if remark is not None:
+            self._note(remark)
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:

@@ -708,10 +708,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
                 "trace: pass the rows in float64 for all of it"
             )
         for remark in found:
-            self.kernel_map_.remarks.append(remark)
-            warnings.warn(
-                f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=4
-            )
+            self._note(remark)
+
+    def _note(self, remark: str) -> None:
+        """Warn, and keep the remark."""
+        self.kernel_map_.remarks.append(remark)
+        warnings.warn(f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=5)
 
     def _set_certificate(
         self, certificate: Certificate | None, warn: bool = True
