@@ -517,7 +517,8 @@ def test_gaussians_with_a_spread_of_their_own(rng):
         ClassGaussians.fit(z, class_target(codes, 3), codes),
         ClassGaussians.fit(z, class_target(codes, 3), codes, np.full((90, 3), 4.0)),
     )
-    assert_allclose(4 * even.variance, plain.variance, rtol=1e-3)
+    assert even.scatter == 4.0
+    assert_allclose(8 * even.variance, plain.variance, rtol=1e-3)
     new = rng.normal(size=(5, 3))
     assert_allclose(
         np.diff(even.log_joint(new, np.full((5, 3), 4.0))),
