@@ -312,7 +312,7 @@ def test_noise_inside_the_mixture_increases_the_likelihood(make_problem):
 
 
 def test_shared_weights_are_mean_responsibilities(make_problem):
-    """One expert is responsible for all coordinates of a row, in proportion (Eq. 20)."""
+    """One expert is responsible for all coordinates of a row (Eqs. 19 and 20)."""
     problem = make_problem(3)
     model = MixtureKDA(problem.views, weights="shared", concentration=0.0, tol=1e-10)
     found = model.fit(problem.X, problem.y).responsibilities_

@@ -54,7 +54,7 @@ class PredictivePath(LooPath):
     added: the noise of a new row is that of weight one.
 
     The marginal likelihood is that of m rows (:func:`count_rows`), with ``(m - n) log
-    lambda``. Copies of a row with the same target would add ``-1/2 log(a lambda)`` each,
+    lambda``. Copies of a row with its target would add ``-1/2 log(a lambda)`` each,
     which has no bound, and outweigh rows that are badly predicted without noise; as one
     row with the sum of their weights they do not.
 

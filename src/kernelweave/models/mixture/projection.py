@@ -133,10 +133,12 @@ class MixtureProjector:
         """
         if self.moments is None:
             return None
-        share = self._share(seen, None)
+        kinds, which = np.unique(seen, axis=0, return_inverse=True)
+        share = self._share(kinds, None)
         error = np.einsum("mlc,clj,mjc->mc", share, self.moments, share, optimize=True)
         error = np.where(np.any(share > 0, axis=1), error, self.unknown)
-        return np.broadcast_to(np.mean(error, axis=1, keepdims=True), error.shape)
+        mean = np.mean(error, axis=1)[which.reshape(-1), None]
+        return np.broadcast_to(mean, (len(seen), error.shape[1]))
 
     def _parts(
         self, data: ObservedViews, local: bool, own: bool = False
