@@ -522,8 +522,11 @@ def choose_noise(
 
 
 def excess_remark(noise: float | str, excess: float) -> str | None:
-    """What to say if the error of rows left out is ``excess`` times the smallest."""
-    if not excess > NOTABLE_EXCESS:
+    """What to say if the error of rows left out is ``excess`` times the smallest.
+
+    Levels that were given, or that the printed algorithm starts from, need no remark.
+    """
+    if not isinstance(noise, str) or not excess > NOTABLE_EXCESS:
         return None
     return (
         f"noise={noise!r} chose levels at which the squared error of rows left out is "
