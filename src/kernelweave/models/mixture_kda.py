@@ -352,6 +352,10 @@ class MixtureKDA(KernelDiscriminant):
         scores = self.gaussians_.log_joint(projected, known)
         return self._where_known(scores, projected)
 
+    def _spread_of(self, X: Any) -> np.ndarray | None:
+        data = self._observed_rows(X, "contributions")
+        return self._projector.spread(data.observed)
+
     def _predict_target(self, X: Any, method: str) -> Array:
         return self._project(self._rows(X, method))
 

@@ -230,6 +230,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
 
+    def _spread_of(self, X: Any) -> Array:
+        return self.predict_distribution(X)[1]
+
     @of_rows
     def predict_distribution(
         self,

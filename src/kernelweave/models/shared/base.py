@@ -933,6 +933,10 @@ class KernelDiscriminant(
         projected = self._predict_target(X, method)
         return self._where_known(self.gaussians_.log_joint(projected), projected)
 
+    def _spread_of(self, X: Any) -> Array | None:
+        """Variances (m, r) of the projections of rows, if they have their own."""
+        return None
+
     def _where_known(self, scores: Array, projected: Array) -> Array:
         """Scores (m, k), replaced by the log prior for rows that lack every view."""
         if self.missing == "error":
