@@ -213,13 +213,36 @@ def test_scale_of_the_target_does_not_matter(problem):
     assert np.all(fixed.amplitude == 1)
 
 
-def test_the_likelihood_of_one_row_chooses_nothing(problem):
+@pytest.mark.parametrize("noise", ["loo", "ml"])
+@pytest.mark.parametrize("factor", [1e-3, 2.0, 1e4])
+def test_a_common_factor_of_the_weights_is_one_of_the_noise(problem, noise, factor):
     K, target = problem
-    design = RowDesign(len(K), np.full(len(K), 1.0 / len(K)))
-    path = PredictivePath(centred(K) / len(K), target, design=design)
-    with pytest.raises(ValueError, match="they sum to 1, and the intercept takes one"):
-        choose_noise(path, "ml")
-    assert np.all(np.isfinite(choose_noise(path).log_density))
+    weights = np.linspace(0.5, 1.5, len(K))
+    mean = np.eye(len(K)) - np.outer(np.ones(len(K)), weights) / np.sum(weights)
+    root, expert = np.sqrt(weights), {}
+    gram = root[:, None] * (mean @ K @ mean.T) * root
+    for f in (1.0, factor):
+        design = RowDesign(len(K), f * weights)
+        path = PredictivePath(f * gram, target, design=design)
+        expert[f] = choose_noise(path, noise)
+    assert_allclose(expert[factor].noise, factor * expert[1.0].noise)
+    assert_allclose(expert[factor].mean, expert[1.0].mean, atol=1e-9)
+
+
+def test_copies_are_counted_once_unless_their_targets_differ(rng):
+    X, codes = rng.normal(size=(9, 2)), np.array([0, 1, 0, 1, 0, 1, 0, 1, 0])
+    X[[3, 5]], X[8] = X[1], X[7]  # three of one class, and one of each
+    K, target = gaussian(X, X, 0.5), class_target(codes, 2)
+    path = path_of(K, target)
+    assert path.n_counted == 7
+    # for the likelihood, the three copies are one row of weight three
+    rows, weights = [0, 1, 2, 4, 6, 7, 8], np.array([1.0, 3, 1, 1, 1, 1, 1])
+    root, mean = np.sqrt(weights), np.eye(7) - np.outer(np.ones(7), weights) / 9
+    gram = root[:, None] * (mean @ K[np.ix_(rows, rows)] @ mean.T) * root
+    merged = PredictivePath(gram, target[rows], design=RowDesign(7, weights))
+    assert merged.n_counted == 7
+    assert_allclose(merged.log_marginal(LEVELS, 0.3), path.log_marginal(LEVELS, 0.3))
+    assert_allclose(merged.grid(), path.grid())
 
 
 @pytest.mark.parametrize("noise", ["loo", "ml"])
@@ -494,7 +517,8 @@ def test_gaussians_with_a_spread_of_their_own(rng):
         ClassGaussians.fit(z, class_target(codes, 3), codes),
         ClassGaussians.fit(z, class_target(codes, 3), codes, np.full((90, 3), 4.0)),
     )
-    assert_allclose(4 * even.variance, plain.variance, rtol=1e-3)
+    assert even.scatter == 4.0
+    assert_allclose(8 * even.variance, plain.variance, rtol=1e-3)
     new = rng.normal(size=(5, 3))
     assert_allclose(
         np.diff(even.log_joint(new, np.full((5, 3), 4.0))),

@@ -204,10 +204,11 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
     gaussians: ClassGaussians = model.gaussians_
     classes, r = model.classes_, int(np.shape(gaussians.means)[1])
     points = np.concatenate([np.zeros((1, r)), np.eye(r)])  # the origin, unit vectors
-    if hasattr(model, "predict_distribution"):
-        variance = to_numpy(model.predict_distribution(X)[1]).astype(np.float64)
-        each = np.tile(points, (len(variance), 1)), np.repeat(variance, r + 1, axis=0)
-        values = np.reshape(gaussians.log_joint(*each), (len(variance), r + 1, -1))
+    spread = model._spread_of(X)
+    if spread is not None:
+        spread = to_numpy(spread).astype(np.float64)
+        each = np.tile(points, (len(spread), 1)), np.repeat(spread, r + 1, axis=0)
+        values = np.reshape(gaussians.log_joint(*each), (len(spread), r + 1, -1))
     else:
         values = gaussians.log_joint(points)  # (r + 1, k)
     unit, outputs = "log density of row and class", classes

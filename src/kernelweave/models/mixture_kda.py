@@ -10,7 +10,12 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.predictive import (
+    Expert,
+    PredictivePath,
+    choose_noise,
+    excess_remark,
+)
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
@@ -82,8 +87,10 @@ class MixtureKDA(KernelDiscriminant):
     noise : float, "loo", "ml" or "em", default="loo"
         Noise level of each expert and class, relative to the mean eigenvalue of its
         kernel: fixed, or the one with the smallest leave-one-out squared error ("loo")
-        or the largest marginal likelihood ("ml") among 21 levels between 1e-3 and 1e2;
-        "em" chooses noise and weights alternately, by the density.
+        or the largest marginal likelihood of rows without their copies ("ml"), among 21
+        levels between 1e-3 and 1e2 times the mean weight of rows, copies counted as
+        one; "em" chooses noise and weights alternately, by the density, which is
+        largest without noise where rows have copies.
     likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
         Density of a row given the others.
     dof : float > 2, default=4.0
@@ -242,7 +249,8 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
-        projector = MixtureProjector(mixture, self._localise)
+        gaps = self.missing == "available"
+        projector = MixtureProjector(mixture, self._localise, gaps)
         share = projector.shares(data, self.projection == "posterior", own=True)
         row_map = RowMap(maps, home, maps.views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
@@ -273,7 +281,10 @@ class MixtureKDA(KernelDiscriminant):
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
         unit = "relative" if self.weights == "stacking" else "nats per row"
-        return Mixture(panel, weights, outcomes, problem + weighted, error, unit)
+        shared = self.weights == "shared"
+        return Mixture(
+            panel, weights, outcomes, problem + weighted, error, unit, shared
+        )
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""
@@ -307,8 +318,9 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_projection_ = from_numpy(held_out, like)
         self.loo_error_ = design.mean_square(panel.target - mean)
         self.n_iter_ = mixture.n_iter
+        spread = self._projector.spread(panel.maps.observed)
         gaussians = ClassGaussians.fit(
-            held_out, panel.target, codes, design=design, priors=priors
+            held_out, panel.target, codes, spread, design, priors
         )
         self._set_gaussians(gaussians)
         steep = [
@@ -317,6 +329,10 @@ class MixtureKDA(KernelDiscriminant):
             if coef is not None
         ]
         self._note_rounding(max(steep))
+        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
+        remark = excess_remark(self.noise, float(excess))
+        if remark is not None:
+            self._note(remark)
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:
@@ -329,12 +345,26 @@ class MixtureKDA(KernelDiscriminant):
     def _n_features_out(self) -> int:
         return int(self.class_weights_.shape[1])
 
-    def _predict_target(self, X: Any, method: str, each: bool = False) -> Array:
-        data, local = self._rows(X, method), self.projection == "posterior"
+    def _log_joint(self, X: Any, method: str) -> Array:
+        data = self._rows(X, method)
+        projected, spread = self._project(data), self._projector.spread(data.observed)
+        known = None if spread is None else from_numpy(spread, projected)
+        scores = self.gaussians_.log_joint(projected, known)
+        return self._where_known(scores, projected)
+
+    def _spread_of(self, X: Any) -> np.ndarray | None:
+        data = self._observed_rows(X, "contributions")
+        return self._projector.spread(data.observed)
+
+    def _predict_target(self, X: Any, method: str) -> Array:
+        return self._project(self._rows(X, method))
+
+    def _project(self, data: ObservedViews, each: bool = False) -> Array:
+        local = self.projection == "posterior"
         return at_home(self._projector.project(data, local, each), self._like)
 
     def _project_each(self, X: Any, method: str) -> Array:
-        return self._predict_target(X, method, each=True)
+        return self._project(self._rows(X, method), each=True)
 
     @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:

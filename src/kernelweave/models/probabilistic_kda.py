@@ -9,7 +9,12 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.predictive import (
+    Expert,
+    PredictivePath,
+    choose_noise,
+    excess_remark,
+)
 from kernelweave.fits.ridge import class_target, steepness_of
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -55,8 +60,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         Noise level lambda, relative to the mean eigenvalue of the kernel (if no row
         lacks a view: the alpha of :class:`KernelFDA`). For each class, "loo" takes the
         one with the smallest leave-one-out squared error among 21 levels between 1e-3
-        and 1e2, "ml" the one with the largest marginal likelihood, which has no maximum
-        if rows are repeated: the noise is then the smallest.
+        and 1e2 (times the mean weight of rows, copies counted as one), "ml" the one
+        with the largest marginal likelihood of rows without their copies.
     amplitude : {"profile", "unit"}, default="profile"
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
         It affects variances and the choice ``noise="ml"``, but not the means at a given
@@ -216,11 +221,17 @@ class ProbabilisticKDA(KernelDiscriminant):
         )
         self._set_gaussians(gaussians)
         self._note_rounding(steepness_of(expert.coef, expert.held_out))
+        remark = excess_remark(self.noise, float(np.mean(expert.excess)))
+        if remark is not None:
+            self._note(remark)
         self.n_iter_ = 1
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
+
+    def _spread_of(self, X: Any) -> Array:
+        return self.predict_distribution(X)[1]
 
     @of_rows
     def predict_distribution(

@@ -176,6 +176,8 @@ class ExpertPanel:
         Which experts have seen enough rows of each class to predict it.
     noise, amplitude, intercept : ndarray of shape (p, k)
         Parameters of each expert and class.
+    excess : ndarray of shape (p, k)
+        Its leave-one-out squared error, relative to the smallest at more noise.
     log_density, mean, variance, held_out : ndarray of shape (n, p, k)
         Leave-one-out results of each row; NaN where an expert lacks the row.
     mean_error, log_density_error : ndarray of shape (n, p, k)
@@ -206,7 +208,7 @@ class ExpertPanel:
         self.classes = classes
         self.target = class_target(codes, k, self.design.weights)
         self.observed = np.ones_like(seen) if zero else seen
-        self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
+        self.noise, self.amplitude, self.intercept, self.excess = np.zeros((4, p, k))
         empty = np.full((4, n, p, k), np.nan)
         self.log_density, self.mean, self.variance, self.held_out = empty
         self.mean_error, self.log_density_error = np.zeros((2, n, p, k))
@@ -239,7 +241,7 @@ class ExpertPanel:
         rows = self.rows[e]
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
-        self.variance[rows, e] = expert.variance
+        self.variance[rows, e], self.excess[e] = expert.variance, expert.excess
         self.held_out[rows, e] = expert.held_out
         if expert.errors is not None:
             self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors

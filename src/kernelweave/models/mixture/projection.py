@@ -16,8 +16,9 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource
-from kernelweave.models.mixture.experts import take_seen
+from kernelweave.models.mixture.experts import ExpertPanel, take_seen
 from kernelweave.models.mixture.weights import Mixture
+from kernelweave.solvers.mixture import residual_moments
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
 
@@ -77,12 +78,18 @@ class MixtureProjector:
         Experts, weights and responsibilities.
     localise : callable
         Computes posterior weights from prior ones, like :func:`posterior_weights`.
+    gaps : bool, default=False
+        Whether rows may have some of the experts only.
     """
+
+    #: Mean products of leave-one-out residuals (k, p, p), where rows may have gaps.
+    moments: np.ndarray | None = None
 
     def __init__(
         self,
         mixture: Mixture,
         localise: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+        gaps: bool = False,
     ) -> None:
         panel, self.localise = mixture.panel, localise
         self.maps, self.zero, self.allowed = panel.maps, panel.zero, panel.allowed
@@ -92,6 +99,8 @@ class MixtureProjector:
         each = panel.design.each[:, None, None]
         self.responsibilities = each * mixture.responsibilities
         self.mass = np.sum(self.responsibilities, axis=0)
+        if gaps:
+            self.moments, self.unknown = _moments(panel)
 
     def project(self, data: ObservedViews, local: bool, each: bool = False) -> Array:
         """Combined means (m, k) of rows, with posterior weights if ``local``.
@@ -113,6 +122,23 @@ class MixtureProjector:
         if not local:
             return self._share(data.observed, None)
         return np.concatenate([share for _, share in self._parts(data, True, own)])
+
+    def spread(self, seen: np.ndarray) -> np.ndarray | None:
+        """Squared error of the combined mean of rows with the views ``seen`` (m, v).
+
+        It is that of training rows left out, with prior weights, as the mean over the
+        coordinates: (m, k), the same in each. Rows that only have views which say
+        little are less certain than others. None if no rows have gaps, or zeros in
+        their place, which shrink the projection and so say the same.
+        """
+        if self.moments is None:
+            return None
+        kinds, which = np.unique(seen, axis=0, return_inverse=True)
+        share = self._share(kinds, None)
+        error = np.einsum("mlc,clj,mjc->mc", share, self.moments, share, optimize=True)
+        error = np.where(np.any(share > 0, axis=1), error, self.unknown)
+        mean = np.mean(error, axis=1)[which.reshape(-1), None]
+        return np.broadcast_to(mean, (len(seen), error.shape[1]))
 
     def _parts(
         self, data: ObservedViews, local: bool, own: bool = False
@@ -170,6 +196,15 @@ class MixtureProjector:
                     alike = _similarity(one.source, i, gram, rows[v], e)
                     near[:, e] = to_numpy(alike @ gamma) * seen[:, v, None]
         return means, near
+
+
+def _moments(panel: ExpertPanel) -> tuple[np.ndarray, np.ndarray]:
+    """Mean products of leave-one-out residuals (k, p, p), and of targets alone (k,)."""
+    each, found = panel.design.each, []
+    for target, mean in zip(panel.target.T, panel.mean.transpose(2, 0, 1), strict=True):
+        residual = target[:, None] - mean
+        found.append(residual_moments(residual, np.isfinite(mean), each))
+    return np.stack(found), np.average(panel.target**2, axis=0, weights=each)
 
 
 def _similarity(source: Any, i: int, gram: Array, rows: Any, number: int) -> Array:

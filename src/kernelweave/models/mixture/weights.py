@@ -53,6 +53,8 @@ class Mixture:
         Bound on the error of the value due to digits that the kernels had lost.
     unit : str, default="nats per row"
         That of the gap; "relative" for values with a natural zero.
+    shared : bool, default=False
+        Whether one expert is responsible for all coordinates of a row.
 
     Attributes
     ----------
@@ -72,13 +74,16 @@ class Mixture:
         problem: str,
         error: float = 0.0,
         unit: str = "nats per row",
+        shared: bool = False,
     ) -> None:
         self.panel, self.weights = panel, weights
+        table, allowed = panel.log_density, panel.allowed
+        if shared:  # the density of all coordinates together, in each column
+            table = np.broadcast_to(np.sum(table, axis=2, keepdims=True), table.shape)
+            allowed = np.broadcast_to(np.all(allowed, axis=1)[:, None], allowed.shape)
         shares = [
-            truncated_responsibilities(
-                panel.log_density[:, :, c], panel.observed & allowed, weights[:, c]
-            )
-            for c, allowed in enumerate(panel.allowed.T)
+            truncated_responsibilities(table[:, :, c], panel.observed & own, pi)
+            for c, (own, pi) in enumerate(zip(allowed.T, weights.T, strict=True))
         ]
         self.responsibilities = np.stack(shares, axis=2)
         names = panel.classes.tolist()

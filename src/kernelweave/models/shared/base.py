@@ -719,10 +719,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
                 "trace: pass the rows in float64 for all of it"
             )
         for remark in found:
-            self.kernel_map_.remarks.append(remark)
-            warnings.warn(
-                f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=4
-            )
+            self._note(remark)
+
+    def _note(self, remark: str) -> None:
+        """Warn, and keep the remark."""
+        self.kernel_map_.remarks.append(remark)
+        warnings.warn(f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=5)
 
     def _set_certificate(
         self, certificate: Certificate | None, warn: bool = True
@@ -941,6 +943,10 @@ class KernelDiscriminant(
     def _log_joint(self, X: Any, method: str) -> Array:
         projected = self._predict_target(X, method)
         return self._where_known(self.gaussians_.log_joint(projected), projected)
+
+    def _spread_of(self, X: Any) -> Array | None:
+        """Variances (m, r) of the projections of rows, if they have their own."""
+        return None
 
     def _where_known(self, scores: Array, projected: Array) -> Array:
         """Scores (m, k), replaced by the log prior for rows that lack every view."""
