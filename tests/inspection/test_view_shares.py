@@ -177,8 +177,10 @@ def test_intervals_tell_good_views_from_junk(rng):
     X, y = make_data(rng, n=90)
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     rows = weight_intervals(model, X, y, n_resamples=30, random_state=0)
-    again = weight_intervals(model, X, y, n_resamples=30, random_state=0)
-    assert rows == again
+    few, again = (
+        weight_intervals(model, X, y, n_resamples=4, random_state=0) for _ in range(2)
+    )
+    assert few == again
     good, _, junk = rows
     # Measured with 30 seeds: the smallest distance between the intervals is 0.2.
     assert good["low"] > junk["high"]

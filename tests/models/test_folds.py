@@ -126,7 +126,7 @@ SPLITTERS = {
 
 @pytest.mark.parametrize("name", SPLITTERS)
 def test_splitters_and_groups(data, name):
-    (X, y), groups = data, np.arange(N) // 4
+    (X, y), groups = data, np.arange(N) // 8
     cv, splitter = SPLITTERS[name]
     found = KernelFDA(VIEWS, cv=cv).fit(X, y, groups=groups)
     right = np.zeros(N)

@@ -47,7 +47,7 @@ def test_every_model_with_probabilities_is_here():
 
 
 @in_turn(
-    model=EVERY * 3,
+    model=EVERY * 2,
     counts=[pytest.param(counts, id=name) for name, counts in LAYOUTS.items()],
 )
 def test_noise(model, counts):
@@ -72,7 +72,7 @@ def test_noise(model, counts):
     counts=[
         pytest.param([15, 15], id="two"),
         pytest.param([2] * 12 + [4], id="pairs"),
-        pytest.param([3] * 20, id="triples"),
+        pytest.param([3] * 10, id="triples"),
         pytest.param([25, 8, 3], id="unbalanced"),
         pytest.param([12, 12, 1, 1], id="singletons"),
         pytest.param([2] * 110, id="hundred"),

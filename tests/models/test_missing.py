@@ -93,8 +93,10 @@ def test_complete_rows_change_nothing(model, missing, make_problem):
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize("model", some((*MODELS, SIGNED)))
+@in_turn(
+    model=some((*MODELS, SIGNED)) + some(MODELS),  # the signed sum with one of the modes
+    missing=["available", "zero"],
+)
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
     problem, mask, new_mask = gappy
     columns = fitted(model, problem, mask, missing)

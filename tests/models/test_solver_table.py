@@ -108,7 +108,7 @@ def test_margins(p, norm, margin):
 @pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
-    K, y = kernels(4, k=2, n=14)
+    K, y = kernels(4, k=2, n=10)
     model = estimator("precomputed", signed=signed, tol=TOL)
     best = model.fit(K, y).certificate_
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)
