@@ -8,6 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from estimators import in_turn
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -83,8 +84,7 @@ def test_shares_of_signed_weights(rng):
     assert np.sum(shares) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("name", LEARNERS)
+@in_turn(name=list(LEARNERS), weighted=[True, False, True, False])
 def test_a_half_is_learned_as_the_estimator_learns(rng, name, weighted):
     X, y = make_data(rng)
     X[:, 2] += 2.0 * (y == 1)  # weights of a class without support are arbitrary

@@ -94,7 +94,7 @@ def test_complete_rows_change_nothing(model, missing, make_problem):
 
 @pytest.mark.one_seed
 @in_turn(
-    model=some((*MODELS, SIGNED)) + some(MODELS),  # the signed sum with one of the modes
+    model=some((*MODELS, SIGNED)) + some(MODELS),  # the signed sum in one mode only
     missing=["available", "zero"],
 )
 def test_columns_and_kernels_say_the_same(model, missing, gappy):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave import (
     KernelAlignment,
     MixtureKDA,
@@ -62,8 +63,7 @@ def assert_same(found, expected, X, atol):
 
 
 @every_margin
-@pytest.mark.parametrize("solver", ["interior_point", "newton"])
-@pytest.mark.parametrize("norm", [1, 2])
+@in_turn(solver=["interior_point", "newton"], norm=[1, 2])
 def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
     X, y, weights, copies = data
     model = MultipleKernelSVC(VIEWS, **margin, norm=norm, solver=solver, tol=1e-8)
@@ -127,18 +127,16 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
     assert_allclose(Z @ Z.T, kernel, atol=max(50 * atol, 1e-6) * size)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
+@in_turn(
+    model=[
         MultipleKernelSVC([("all", "auto", slice(None))], tol=1e-7),
         TransductiveKernelSVC([("all", "auto", slice(None))], signed=False),
         KernelAlignment(),
         SubspaceKernelSVC(),
         MixtureKDA([("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]),
     ],
-    ids=lambda model: type(model).__name__,
+    frame=[False, True],
 )
-@pytest.mark.parametrize("frame", [False, True])
 def test_weight_zero_leaves_a_row_out(data, model, frame):
     """Also out of the kernel parameters: the widths of "auto" kernels."""
     X, y, _, _ = data
