@@ -312,7 +312,7 @@ def test_scale_of_a_view(estimator, any_table, small):
 # Types --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", some(FITTED, is_certified))
+@pytest.mark.parametrize("estimator", some(FITTED, is_certified, tol=1e-6))
 def test_float32(estimator, any_table):
     X, y = any_table
     X32 = X.astype(np.float32)
