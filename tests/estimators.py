@@ -71,7 +71,7 @@ SETTINGS: dict[str, BaseEstimator] = {
     ),
     "SubspaceKernel-l1": SubspaceKernel(norm=1, alpha=0.1),
     "SubspaceKernel-uncorrelated": SubspaceKernel(uncorrelated=True),
-    "SubspaceKernelSVC-fixed": SubspaceKernelSVC(alpha=0.1, tol=1e-3),
+    "SubspaceKernelSVC-fixed": SubspaceKernelSVC(alpha=0.1, tol=0.1),
     "SubspaceKernelSVC-plain": SubspaceKernelSVC(uncorrelated=False, tol=1e-3),
     "ProbabilisticKDA": ProbabilisticKDA(),
     "MixtureKDA": MixtureKDA(tol=1e-9),
