@@ -104,9 +104,14 @@ def pytest_collect_file() -> Iterator[None]:
     return [each for each in found if not isinstance(each, DoctestModule)]
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection() -> None:
     """Thousands of tests and imported modules stay: leave them out of collections."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

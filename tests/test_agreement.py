@@ -410,7 +410,7 @@ def test_certificates_in_single_precision_state_what_a_gap_means():
 def test_signed_weights_in_single_precision_are_allowed():
     """Directions that the whitened kernels leave out made the fit fail."""
     X, y, _ = wines()
-    model = TransductiveKernelSVC(QUARTERS, tol=1e-3).fit(X.astype(np.float32), y)
+    model = TransductiveKernelSVC(QUARTERS, tol=1e-2).fit(X.astype(np.float32), y)
     assert model.certificate_.converged
 
 

@@ -170,8 +170,10 @@ def test_float32_stays_float32(estimator, data, other_backend):
     assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize(
-    "estimator", some((*ONE_EACH, "MultipleKernelFDA-loo"), is_certified)
+@in_turn(
+    estimator=some((*ONE_EACH, "MultipleKernelFDA-loo"), is_certified, tol=1e-6),
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
 )
 def test_certificate_of_float32_is_float64(estimator, data, other_backend):
     X, y, _ = data
@@ -219,7 +221,11 @@ def test_prediction_takes_the_dtype_of_the_fit(estimator, data, other_backend):
     assert_allclose(to_numpy(single), to_numpy(double), atol=1e-4)
 
 
-@pytest.mark.parametrize("estimator", some(ONE_EACH, is_classifier))
+@in_turn(
+    estimator=some(ONE_EACH, is_classifier),
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
 def test_text_labels_come_back_in_numpy(estimator, data, other_backend):
     X, y, new = data
     names = np.array(["a", "b", "c"])

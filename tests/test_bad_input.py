@@ -266,23 +266,22 @@ def test_constant_column(estimator, table):
     assert_same_model(alone, model, np.delete(X, 4, axis=1), X)
 
 
-@every_setting
-def test_kernel_without_content(estimator, stack):
+@in_turn(estimator=some(FITTED), value=[0.0, 5.0, 1 / 3])
+def test_kernel_without_content(estimator, value, stack):
     K, y = stack
     alone = with_views(estimator, "precomputed").fit(K[:, :, :1], y)
     K = K.copy()
     model = with_views(estimator, "precomputed")
     number = 0 if isinstance(model, MixtureKDA) else 1  # there each kernel is a view
-    for value in (0.0, 5.0, 1 / 3):
-        K[:, :, 1] = value
-        wanted = rf"kernel {number} \('kernel_1'\).*constant.*weight 0"
-        with pytest.warns(KernelWarning, match=wanted):
-            model.fit(K, y)
-        assert_allclose(model.kernel_weights_[1], 0.0)
-        assert_sane(model, K)
-        assert_same_model(alone, model, K[:, :, :1], K)
-        if hasattr(model, "certificate_"):
-            assert any("kernel_1" in remark for remark in model.certificate_.remarks)
+    K[:, :, 1] = value
+    wanted = rf"kernel {number} \('kernel_1'\).*constant.*weight 0"
+    with pytest.warns(KernelWarning, match=wanted):
+        model.fit(K, y)
+    assert_allclose(model.kernel_weights_[1], 0.0)
+    assert_sane(model, K)
+    assert_same_model(alone, model, K[:, :, :1], K)
+    if hasattr(model, "certificate_"):
+        assert any("kernel_1" in remark for remark in model.certificate_.remarks)
 
 
 @pytest.mark.one_seed
@@ -309,7 +308,7 @@ def test_scale_of_a_view(estimator, any_table, small):
 # Types --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", some(FITTED, is_certified))
+@pytest.mark.parametrize("estimator", some(FITTED, is_certified, tol=1e-6))
 def test_float32(estimator, any_table):
     X, y = any_table
     X32 = X.astype(np.float32)
@@ -333,18 +332,13 @@ def test_float32(estimator, any_table):
             assert "tol=1e-04" in certificate.status
 
 
-@every_estimator
-def test_other_types_of_numbers(estimator, table):
+@in_turn(estimator=some(), dtype=[np.int8, np.int64, np.uint16, np.object_, np.bool_])
+def test_other_types_of_numbers(estimator, dtype, table):
     X, y = table
-    model = with_views(estimator, PLAIN)
-    for floats, dtypes in (
-        (np.abs(np.round(4 * X)), (np.int8, np.int64, np.uint16, object)),
-        ((X > 0.5).astype(float), (np.bool_,)),
-    ):
-        expected = clone(model).fit(floats, y)
-        for dtype in dtypes:
-            same = floats.astype(dtype)
-            assert_same_model(expected, clone(model).fit(same, y), floats, same)
+    same = np.abs(np.round(4 * X)) if dtype is not np.bool_ else X > 0.5
+    floats, same = same.astype(float), same.astype(dtype)
+    expected = with_views(estimator, PLAIN).fit(floats, y)
+    assert_same_model(expected, clone(expected).fit(same, y), floats, same)
 
 
 # Classes and rows ---------------------------------------------------------------------

@@ -47,7 +47,7 @@ def configurations():
     for name in ONE_EACH:
         model = clone(SETTINGS[name])
         if isinstance(model, KernelFDA):
-            model.set_params(cv=2)
+            model.set_params(alpha=0.1, cv=2)
         elif isinstance(model, MultipleKernelRidge):
             model = MultipleKernelRidge(cv=None)
         elif isinstance(model, SubspaceKernelSVC):

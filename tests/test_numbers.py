@@ -102,7 +102,7 @@ def assert_close(found, expected, rtol=RTOL):
 # Offsets ------------------------------------------------------------------------------
 
 
-@in_turn(make=ESTIMATORS * 2, views=list(VIEWS))
+@in_turn(make=ESTIMATORS, views=list(VIEWS))
 def test_columns_far_from_zero(make, views, global_random_seed):
     X, new, _, labels = table(global_random_seed)
     expected, classes = reference(make, views, global_random_seed)
@@ -207,10 +207,8 @@ def test_columns_with_many_zeros_are_not_moved():
 # Digits that centring cancels ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [1e-6, 1e-10])
-@pytest.mark.parametrize(
-    "make",
-    [
+@in_turn(
+    make=[
         functools.partial(MultipleKernelFDA, norm=1, alpha=0.1, cv=None),
         functools.partial(MultipleKernelFDA, norm=2, alpha="learn", cv=None),
         functools.partial(MultipleKernelRidge, norm=1, alpha=0.1, cv=None),
@@ -222,7 +220,7 @@ def test_columns_with_many_zeros_are_not_moved():
         functools.partial(MixtureKDA, weights="shared", likelihood="tprocess"),
         functools.partial(MixtureKDA, weights="stacking"),
     ],
-    ids=str,
+    share=[1e-6, 1e-10],
 )
 def test_the_bounds_allow_for_digits_lost_in_centring(make, share):
     """``1 + e K`` is the same kernel, rounded to 16 digits of which few are left."""
@@ -267,7 +265,7 @@ def test_a_kernel_that_lost_digits_is_still_a_kernel():
 SCALES = [1e-300, 1e-160, 1e150, 1e300]
 
 
-@in_turn(make=ESTIMATORS * 2, views=["mixed", "auto", "auto"], scale=SCALES)
+@in_turn(make=ESTIMATORS, views=["mixed", "auto", "auto"], scale=SCALES)
 def test_columns_of_any_size(make, views, scale):
     X, new, _, labels = table()
     expected, classes = reference(make, views)

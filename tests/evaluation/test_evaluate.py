@@ -19,7 +19,7 @@ from kernelweave import (
     MultipleKernelRidge,
     TransductiveKernelSVC,
 )
-from kernelweave.evaluation import evaluate
+from kernelweave.evaluation import baselines, evaluate
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
@@ -37,6 +37,12 @@ def regressor():
     return MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None)
 
 
+@pytest.fixture(autouse=True)
+def _two_folds_of_the_stack(monkeypatch):
+    """What it learns from does not depend on their number, and five take longer."""
+    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
+
+
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
@@ -47,7 +53,7 @@ def rows():
 
 def test_scores_are_those_of_scikit_learn(rows):
     X, y = rows
-    result = evaluate(classifier(), X, y, cv=3)
+    result = evaluate(classifier(), X, y, cv=2)
     held, own = result.held_out, result.table[0]
     split = PredefinedSplit(held.fold)
     proba = cross_val_predict(classifier(), X, y, cv=split, method="predict_proba")
@@ -87,11 +93,11 @@ def test_r2_and_its_standard_error(rows):
 
 def test_noise_has_no_lead():
     """Over four samples, one clear lead at most: one in twenty is chance."""
-    clear = 0
+    clear, views = 0, [("all", ["linear", "rbf"], [0, 1, 2, 3])]
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
-        none = evaluate(classifier(), X, y, cv=2).table[-1]
+        none = evaluate(classifier().set_params(views=views), X, y, cv=2).table[-1]
         clear += leads(none) and none["lead"] > 0
     assert clear <= 1
 
@@ -99,7 +105,8 @@ def test_noise_has_no_lead():
 def test_groups_stay_together(rows):
     X, y = rows
     groups = np.arange(60) // 3
-    result = evaluate(classifier(), X, y, cv=3, groups=groups)
+    result = evaluate(classifier(), X, y, cv=2, groups=groups)
+    assert all(row["remark"] == "" for row in result.table)
     fold = result.held_out.fold
     assert all(len(set(fold[groups == g])) == 1 for g in range(20))
     right = (result.held_out.predicted == y).reshape(20, 3).mean(axis=1)
@@ -110,7 +117,7 @@ def test_groups_stay_together(rows):
 def test_rows_of_weight_two_count_twice(rows):
     X, y = rows
     weight = np.where(np.arange(60) % 3, 1.0, 2.0)
-    result = evaluate(classifier(), X, y, cv=3, sample_weight=weight)
+    result = evaluate(classifier(), X, y, cv=2, sample_weight=weight)
     right = result.held_out.predicted == y
     assert result.table[0]["score"] == pytest.approx(np.average(right, weights=weight))
     assert all(row["remark"] == "" for row in result.table)
@@ -153,10 +160,9 @@ def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     X, y = rows[0].copy(), rows[1]
     X[::7, :2] = np.nan
     weights = np.where(np.arange(len(y)) % 10, 1.0, 0.0)  # 0: no part of the fit
-    for given in (None, weights):
-        model = classifier(missing="zero")
-        result = evaluate(model, X, y, cv=2, sample_weight=given)
-        assert all(row["score"] is not None for row in result.table)
+    model = classifier(missing="zero")
+    result = evaluate(model, X, y, cv=2, sample_weight=weights)
+    assert all(row["score"] is not None for row in result.table)
     X = rows[0]
     kernels = np.stack([X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T], axis=2)
     model = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
@@ -181,10 +187,10 @@ def test_a_constant_view_is_no_obstacle(rows, model):
 @pytest.mark.parametrize(
     "judge",
     [
-        evaluate,
-        lambda model, X, y: view_ablation(model.fit(X, y), X, y),
+        lambda model, X, y: evaluate(model, X, y, cv=2),
+        lambda model, X, y: view_ablation(model.fit(X, y), X, y, cv=2),
         lambda model, X, y: feature_importance(
-            model.fit(X, y), "last", X=X, y=y, n_resamples=4
+            model.fit(X, y), "last", X=X, y=y, n_resamples=2
         ),
     ],
     ids=["evaluate", "view_ablation", "feature_importance"],
@@ -249,21 +255,21 @@ def test_refusals(model, y, message):
         evaluate(classifier(), np.zeros((2, 4)), [0, 1], cv=1)
 
 
-@pytest.mark.parametrize("value", [0.1, -1e6 / 3])
-def test_a_constant_output_is_no_part_of_the_score(rows, value):
+def test_a_constant_output_is_no_part_of_the_score(rows):
     """Its mean differs from it by rounding, which is nothing to be explained.
 
     Before, ``cv_score_`` of 0.1 was 1, and the model was called ahead of no view.
     """
     X, _ = rows
-    y, constant = X[:, 0] + X[:, 2] ** 2, np.full(60, value)
-    model = regressor().set_params(cv=3)
-    with pytest.raises(ValueError, match=r"y is constant .* pass outputs that vary"):
-        evaluate(model, X, constant)
-    assert model.fit(X, constant).cv_score_ == 0.0
-    both, alone = np.column_stack([constant, y]), evaluate(model, X, y, cv=2)
-    result = evaluate(model, X, both, cv=2)
-    assert result.remarks == ["Constant output(s) 0 are no part of the score."]
+    y, constants = X[:, 0] + X[:, 2] ** 2, np.tile([0.1, -1e6 / 3], (60, 1))
+    model = regressor().set_params(cv=2)
+    for constant in constants.T:
+        with pytest.raises(ValueError, match=r"y is constant .* pass outputs that"):
+            evaluate(model, X, constant)
+        assert model.fit(X, constant).cv_score_ == 0.0
+    alone = evaluate(model, X, y, cv=2)
+    result = evaluate(model, X, np.column_stack([constants, y]), cv=2)
+    assert result.remarks == ["Constant output(s) 0, 1 are no part of the score."]
     for row, expected in zip(result.table, alone.table, strict=True):
         assert row["score"] == pytest.approx(expected["score"], abs=1e-6)
         assert row["score_se"] == pytest.approx(expected["score_se"], abs=1e-6)

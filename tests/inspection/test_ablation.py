@@ -109,11 +109,11 @@ def test_error_rates_of_noise_are_not_recommended():
     Of 20 draws, 1 recommends a view; it was 15 without regard to the number of rows.
     """
     found = []
-    for seed in range(5):
+    for seed in range(3):
         X, y = make_data(np.random.default_rng(seed), n=20, signal=0.0)
         model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
         found.append(view_ablation(model, X, y, cv=3, random_state=seed).recommended)
-    assert sum(map(bool, found)) <= 1  # measured: 0
+    assert not any(found)
     X, y = make_data(np.random.default_rng(0), n=20, signal=4.0)
     model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
     assert view_ablation(model, X, y, cv=3, random_state=0).recommended == ["good"]
@@ -135,34 +135,35 @@ def test_regression_and_outputs(rng):
 @pytest.mark.one_seed
 def test_r2_is_that_of_all_rows_left_out(rng):
     """Before, each fold had its own, which a single row has not: it was NaN."""
-    X, _ = make_data(rng, n=24)
-    y = np.column_stack([X["a"] + rng.normal(size=24), np.full(24, 0.1)])
+    X, _ = make_data(rng, n=10)
+    y = np.column_stack([X["a"] + rng.normal(size=10), np.full(10, 0.1)])
     model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
     result = view_ablation(model, X, y, cv=LeaveOneOut())
-    rows, means = X[["c", "d", "e", "f"]], np.full(24, np.nan)
+    rows, means = X[["c", "d", "e", "f"]], np.full(10, np.nan)
     rest = MultipleKernelRidge(VIEWS[1:], norm=1, alpha=0.1, cv=None)
     predicted = cross_val_predict(rest, rows, y, cv=LeaveOneOut())[:, 0]
-    for i in range(24):
+    for i in range(10):
         means[i] = np.mean(np.delete(y[:, 0], i))
     wrong, spread = (np.sum((y[:, 0] - guess) ** 2) for guess in (predicted, means))
     assert result.views[0]["score_without"] == pytest.approx(1 - wrong / spread)
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("unit", [1e-250, 1e-60, 1e100])
-def test_the_unit_of_the_outputs_changes_nothing(rng, unit):
+def test_the_unit_of_the_outputs_changes_nothing(rng):
     X, _ = make_data(rng)
     y = X["a"].to_numpy() + rng.normal(size=60)
     model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
-    plain, large = (view_ablation(model, X, y * c, cv=KFold(4)) for c in (1.0, unit))
-    assert large.recommended == plain.recommended
-    assert large.loss_name.startswith("squared error")
-    for own, other in zip(plain.order, large.order, strict=True):
-        assert own["views"] == other["views"]
-        assert_allclose(other["score"], own["score"], rtol=1e-6)
-        for key in ("loss_se", "loss_rise_se"):
-            error = other[key] / large.baseline_loss * plain.baseline_loss
-            assert_allclose(error, own[key], rtol=1e-6)
+    plain = view_ablation(model, X, y, cv=KFold(2))
+    for unit in (1e-250, 1e-60, 1e100):
+        large = view_ablation(model, X, y * unit, cv=KFold(2))
+        assert large.recommended == plain.recommended
+        assert large.loss_name.startswith("squared error")
+        for own, other in zip(plain.order, large.order, strict=True):
+            assert own["views"] == other["views"]
+            assert_allclose(other["score"], own["score"], rtol=1e-6)
+            for key in ("loss_se", "loss_rise_se"):
+                error = other[key] / large.baseline_loss * plain.baseline_loss
+                assert_allclose(error, own[key], rtol=1e-6)
 
 
 @pytest.mark.one_seed

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import EXPLICIT, ONE_EACH, SETTINGS, in_turn, some, unless
+from estimators import ONE_EACH, SETTINGS, in_turn, some, unless
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -41,10 +41,15 @@ X, y = load_wine(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 NEW = X[::9]
 DECIDES = lambda model: hasattr(model, "predict")  # noqa: E731
-FIXED_FEATURES = (*EXPLICIT, "MultipleKernelFDA-exact")
-DENSE = some([name for name in SETTINGS if name not in FIXED_FEATURES], DECIDES)
-#: Negative weights enter the sums as others do, and take a second to learn.
-NONNEGATIVE = [each for each in DENSE if "signed" not in each.id]
+#: Every class, and settings whose predictions are computed in a way of their own.
+OWN_WAYS = (
+    "MultipleKernelFDA-within",
+    "MultipleKernelFDA-block",
+    "MultipleKernelSVC-per_class",
+    "SubspaceKernelSVC-plain",
+    "MixtureKDA-posterior",
+)
+ONE_OF_EACH = some((*ONE_EACH, *OWN_WAYS), DECIDES)
 classes = pytest.mark.parametrize("n_classes", [2, 3])
 
 
@@ -92,7 +97,7 @@ def test_columns(estimator, n_classes):
     assert found.views == ["acids", "phenols", "colour"]
 
 
-@pytest.mark.parametrize("estimator", NONNEGATIVE)
+@pytest.mark.parametrize("estimator", ONE_OF_EACH)
 def test_precomputed(estimator):
     rows = rows_of(2)
     K = np.stack([RBF()(X[:, columns]) for _, _, columns in VIEWS], axis=-1)
@@ -102,7 +107,7 @@ def test_precomputed(estimator):
     assert found.views == model.kernel_names_
 
 
-@in_turn(estimator=NONNEGATIVE, missing=["zero", "available", "available"])
+@in_turn(estimator=ONE_OF_EACH, missing=["zero", "available", "available"])
 def test_missing_views(estimator, missing, rng):
     rows = rows_of(3)
     train, _ = with_gaps(X[rows], rng)

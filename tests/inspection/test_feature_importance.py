@@ -60,6 +60,12 @@ MODELS = {
         norm=2, alpha=0.1, features="nystroem", n_features=20, random_state=0, cv=None
     ),
 }
+#: Slopes of kernels are those of any model; explicit features have their own.
+DIFFERENTIATED = {
+    "per class": ("linear", "auto", "whitened"),
+    "ridge": ("linear", "auto", "whitened"),
+    "nystroem": [name for name in KERNELS if name not in ("polynomial", "cosine")],
+}
 #: Central differences with steps of 1e-5 deviations err by 1e-10 in the numerator, and
 #: cosines of raw columns, all close to one, by a hundred times as much.
 RTOL = 1e-6
@@ -87,12 +93,7 @@ def column(rows, key):
 # Polynomial and cosine kernels have exact features instead of Nystroem's.
 @pytest.mark.parametrize(
     ("name", "kernel"),
-    [
-        (name, kernel)
-        for name in MODELS
-        for kernel in KERNELS
-        if name != "nystroem" or kernel not in ("polynomial", "cosine")
-    ],
+    [(name, kernel) for name in MODELS for kernel in DIFFERENTIATED.get(name, KERNELS)],
 )
 def test_differences(name, kernel):
     model = MODELS[name].set_params(views=views(KERNELS[kernel]))

@@ -95,7 +95,7 @@ def test_every_container_gives_the_same(problem):
         arrow.Table.from_pandas(held),
     )
     found = [
-        view_permutation_importance(model, rows, y[NEW], random_state=3)
+        view_permutation_importance(model, rows, y[NEW], n_repeats=3, random_state=3)
         for rows in containers
     ]
     for other in found[1:]:

@@ -79,22 +79,27 @@ def fitted(model, problem, mask, missing, **params):
 
 
 @pytest.mark.one_seed
-@in_turn(model=some((*MODELS, "MultipleKernelFDA")), missing=["zero", "available"])
-def test_complete_rows_change_nothing(model, missing, make_problem):
+@in_turn(
+    model=some((*MODELS, "MultipleKernelFDA")),
+    missing=["zero", "available"],
+    precomputed=[False, False, True, True],
+)
+def test_complete_rows_change_nothing(model, missing, precomputed, make_problem):
     problem = make_problem(2, n=30, m=8)
-    for views, X, new in (
-        (problem.views, problem.X, problem.new),
-        ("precomputed", problem.K, problem.new_K),
-    ):
-        plain = clone(model).set_params(views=views).fit(X, problem.y)
-        other = clone(plain).set_params(missing=missing).fit(X, problem.y)
-        assert_array_equal(other.kernel_weights_, plain.kernel_weights_)
-        assert_allclose(output(other, new), output(plain, new), rtol=1e-12)
+    views, X, new = problem.views, problem.X, problem.new
+    if precomputed:
+        views, X, new = "precomputed", problem.K, problem.new_K
+    plain = clone(model).set_params(views=views).fit(X, problem.y)
+    other = clone(plain).set_params(missing=missing).fit(X, problem.y)
+    assert_array_equal(other.kernel_weights_, plain.kernel_weights_)
+    assert_allclose(output(other, new), output(plain, new), rtol=1e-12)
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize("model", some((*MODELS, SIGNED)))
+@in_turn(
+    model=some((*MODELS, SIGNED)) + some(MODELS),  # the signed sum in one mode only
+    missing=["available", "zero"],
+)
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
     problem, mask, new_mask = gappy
     columns = fitted(model, problem, mask, missing)
@@ -525,9 +530,8 @@ def test_sparse_rows(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("missing", ["available"])
-@every_model
-def test_frames(model, missing, gappy):
+@in_turn(model=some(), kind=["pandas", "objects", "polars", "nan in polars"])
+def test_frames(model, kind, gappy):
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     problem, mask, new_mask = gappy
     names = [f"c{i}" for i in range(9)]
@@ -535,22 +539,21 @@ def test_frames(model, missing, gappy):
         (name, kernel, names[3 * v : 3 * v + 3])
         for v, (name, kernel, _) in enumerate(problem.views)
     ]
-    expected = output(
-        fitted(model, problem, mask, missing), hide(problem.new, new_mask)
-    )
     X, new = hide(problem.X, mask), hide(problem.new, new_mask)
+    expected = output(fitted(model, problem, mask, "available"), new)
     as_none = pd.DataFrame(X, columns=names).astype(object)
     as_none = as_none.where(as_none.notna(), None)
-    frames = [
-        (pd.DataFrame(X, columns=names), pd.DataFrame(new, columns=names)),
-        (as_none, pd.DataFrame(new, columns=names).astype("Float64")),
-        tuple(pl.DataFrame(A, names, orient="row").fill_nan(None) for A in (X, new)),
-        tuple(pl.DataFrame(A, names, orient="row") for A in (X, new)),
-    ]
-    for rows, new_rows in frames:
-        found = clone(model).set_params(views=views, missing=missing)
-        found.fit(rows, problem.y)
-        assert_allclose(output(found, new_rows), expected, atol=1e-12)
+    frame = pd.DataFrame(new, columns=names)
+    polars = [pl.DataFrame(A, names, orient="row") for A in (X, new)]
+    rows, new_rows = {
+        "pandas": (pd.DataFrame(X, columns=names), frame),
+        "objects": (as_none, frame.astype("Float64")),
+        "polars": [one.fill_nan(None) for one in polars],
+        "nan in polars": polars,
+    }[kind]
+    found = clone(model).set_params(views=views, missing="available")
+    found.fit(rows, problem.y)
+    assert_allclose(output(found, new_rows), expected, atol=1e-12)
 
 
 @in_turn(

@@ -13,8 +13,6 @@ from kernelweave.models.shared.learner import (
     CLEARLY,
     NEGLIGIBLE,
     NORM_GRID,
-    RACED_AT_LEAST,
-    RACED_FROM,
     Choice,
     _promising,
     _sample_rows,
@@ -72,8 +70,10 @@ def test_a_sample_without_variation_rules_out_nothing(rng, monkeypatch):
 
 
 @pytest.mark.measured
-def test_many_rows_choose_a_norm_as_good_as_any(rng):
-    n = RACED_FROM
+def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
+    n = 800
+    monkeypatch.setattr(learner, "RACED_FROM", n)
+    monkeypatch.setattr(learner, "RACED_AT_LEAST", n // 2)
     X = rng.normal(size=(n, 4))
     signal = np.sin(2 * X[:, 0]) * X[:, 1] + 0.5 * rng.normal(size=n)
     views = [("signal", "rbf", [0, 1]), ("noise", "rbf", [2, 3])]
@@ -84,7 +84,7 @@ def test_many_rows_choose_a_norm_as_good_as_any(rng):
     assert model.certificate_.gap < 1e-6
     out = {k for k, v in model.candidates_.items() if "n_rows" in v}
     assert out == set(NORM_GRID) - {1.0}
-    assert model.candidates_[2.0]["n_rows"] == RACED_AT_LEAST
+    assert model.candidates_[2.0]["n_rows"] == n // 2
     assert model.candidates_[1.0]["loo_error"] == model.loo_error_
     assert MultipleKernelRidge(views, **settings).fit(X, signal).norm_ == 1
 

@@ -231,9 +231,10 @@ def test_pandas(estimator, problem):
     assert not hasattr(plain, "feature_names_in_")
 
 
-@pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
-@pytest.mark.parametrize(
-    ("library", "table"), [("polars", "DataFrame"), ("pyarrow", "table")]
+@in_turn(
+    estimator=some([*ONE_EACH, *EXPLICIT]),
+    library=["polars", "pyarrow"],
+    table=["DataFrame", "table"],
 )
 def test_other_tables(library, table, estimator, problem):
     columns = dict(zip(NAMES, problem.X.T, strict=True))

@@ -49,7 +49,7 @@ every_estimator = pytest.mark.parametrize("estimator", EVERY)
 EXPLICIT_FEATURES = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
 #: Random moments of each call at which something goes wrong: many with new seeds.
-FEW = 3
+FEW = 2
 MOMENTS = 50 if os.environ.get("KERNELWEAVE_TESTS_SEED") else FEW
 
 METHODS = (

@@ -470,8 +470,10 @@ def test_absent_rows_of_another_library():
         portions.partial_fit(other.fill_null("east"), Y)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_auto_judges_columns_by_all_first_portions(library):
+@pytest.mark.parametrize(
+    ("library", "sizes"), [("pandas", (1, 11)), ("polars", (7,)), ("pyarrow", (11,))]
+)
+def test_auto_judges_columns_by_all_first_portions(library, sizes):
     module = pytest.importorskip(library)
     X = table("float", "text")
     order = np.argsort(X.text.to_numpy(), kind="stable")
@@ -485,7 +487,7 @@ def test_auto_judges_columns_by_all_first_portions(library):
         [("all", "auto", ["float", "text"])], norm=1, alpha=0.1, cv=None
     )
     expected = clone(model).fit(iter([(X, y)])).predict_proba(X)
-    for size in (1, 7, 11):
+    for size in sizes:
         starts = range(0, len(y), size)
         parts = ((X[i : i + size], y[i : i + size]) for i in starts)
         found = clone(model).fit(parts).predict_proba(X)

@@ -232,7 +232,7 @@ def test_certificate_in_words(k, alpha, make_problem):
 @pytest.mark.parametrize("estimator", some(SETTINGS, is_certified, cv=None))
 def test_the_gap_is_in_the_unit_that_is_printed(estimator, make_problem):
     """That of a mixture was neither relative nor in nats, unless its value was 1."""
-    problem = make_problem(3)
+    problem = make_problem(3, n=24)
     model = clone(estimator).set_params(views=problem.views)
     certificate = model.fit(problem.X, problem.y).certificate_
     assert "Primal" not in certificate.problem  # a name that no reference lists

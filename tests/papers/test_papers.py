@@ -193,10 +193,10 @@ def test_l1_is_sparse_and_l2_is_not(tmp_path):
 
 @pytest.fixture
 def few_pictures(monkeypatch):
-    """Views of 90 made-up images of three kinds in place of the real ones."""
+    """Views of 60 made-up images of three kinds in place of the real ones."""
     rng = np.random.default_rng(0)
-    y = np.arange(90) % 3
-    views = [rng.standard_normal((90, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
+    y = np.arange(60) % 3
+    views = [rng.standard_normal((60, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
     stack = [RBF(factor=1 / width)(v) for v in views for width in yan2009.WIDTHS]
     monkeypatch.setattr(yan2009, "pictures", lambda: (np.stack(stack), y))
 

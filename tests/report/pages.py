@@ -48,7 +48,7 @@ def data(kind: str):
 
         X = pd.DataFrame(X, columns=[HOSTILE, "x" * 80, "w", "z"])
         X["smoker"] = np.where(np.arange(45) % 2, "often", "never")
-        views = [("lab", "auto", [HOSTILE, "w"]), ("clinic", "auto", ["z", "smoker"])]
+        views = [("lab", "rbf", [HOSTILE, "w"]), ("clinic", "auto", ["z", "smoker"])]
         return MultipleKernelFDA(views, **few), X, y
     raise ValueError(kind)
 

@@ -15,6 +15,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
+from kernelweave.evaluation import baselines
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -43,6 +44,12 @@ SAYS = {
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _two_folds_of_the_stack(monkeypatch):
+    """The pages only show its score, and five folds take longer."""
+    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
 
 
 class Checker(HTMLParser):

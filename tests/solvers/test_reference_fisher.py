@@ -117,7 +117,7 @@ def test_a_missing_package_is_named(small_problem, monkeypatch):
 
 
 def test_arrays_of_other_libraries_are_converted(cvxpy, xp_backend, small_problem):
-    criterion = small_problem(1e-2, p=3)
+    criterion = small_problem(1e-2, p=2, step=9)
     there = type(criterion)(
         DenseBank(xp_backend.asarray(criterion.bank.stack)),
         xp_backend.asarray(criterion.target),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave._array import to_numpy
 from kernelweave.criteria import Alignment
 from kernelweave.criteria.margin import Margin
@@ -51,8 +52,10 @@ def summed(coef, copies):
 
 
 @every_kind
-@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2), Uniform()], ids=repr)
-@pytest.mark.parametrize("method", ["interior_point", "newton"])
+@in_turn(
+    weight_set=[Simplex(), LpBall(2), Uniform(), LpBall(2)],
+    method=["interior_point", "newton"],
+)
 def test_whole_numbers_are_repeated_rows(margins, rng, kind, weight_set, method):
     weighted, repeated, copies = pair(margins, rng, kind)
     found = solve(weighted, weight_set, method, tol=1e-9)

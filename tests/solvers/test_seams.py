@@ -61,7 +61,7 @@ every_polyhedron = pytest.mark.parametrize(
 )
 
 
-@in_turn(name=list(CRITERIA) * 2, weight_set=POLYHEDRA)
+@in_turn(name=list(CRITERIA), weight_set=POLYHEDRA)
 def test_linear_constraints_are_solved_with_a_certificate(name, weight_set):
     criterion = CRITERIA[name]()
     best = solve(criterion, weight_set, tol=1e-7)

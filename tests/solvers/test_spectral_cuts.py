@@ -178,7 +178,7 @@ def test_collinear_kernels_are_reported_with_the_bound(margin_data):
     values = []
     for bound in (10.0, 50.0):
         criterion = problem(margin_data, "hard", 1.0, 30, 1, ten, 10.0)
-        solution = solve(criterion, SignedSum(criterion.bank, bound), tol=1e-4)
+        solution = solve(criterion, SignedSum(criterion.bank, bound), tol=1e-3)
         values.append(solution)
         assert solution.converged
         assert any("collinear" in remark for remark in solution.remarks)
