@@ -320,12 +320,12 @@ class Margin(KernelCriterion):
             If the one kernel of ``alone`` has no hard margin.
         """
         kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
-        kernel = kernel + np.diag(alone.tau * alone.diagonal)
+        ridge = alone.tau * alone.diagonal
         coef, machines = np.zeros_like(alone.signs), Machines()
         for c in range(coef.shape[1]):
             rows = np.flatnonzero(alone.signs[:, c])
             part, y = kernel[rows][:, rows], alone.signs[rows, c]
-            found = separate(part, y)
+            found = separate(part, ridge[rows], y)
             own = coef[rows, c] = found.coef
             machines.append(replace(found, coef=coef[:, c], free=rows[found.free]))
             if alone.tau == 0.0:

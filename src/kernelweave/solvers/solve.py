@@ -358,6 +358,7 @@ def reachable(tol: float, like: Array) -> dict[str, Any]:
 #: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (
     Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
+    Method("newton", block_newton, 400, {"expansion"}, {"polyhedron"}),
     Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
     Method("newton", svc_newton, 400, {"saddle"}, {"polyhedron"}),
     Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
