@@ -249,8 +249,12 @@ class Margin(KernelCriterion):
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise
-        reached = path.problem.tau > 0.0 or upper < SEPARABLE * path.size
-        if has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper):
+        if not (has_box or path.problem.tau > 0.0):
+            # Products of huge coefficients, summed up step by step, may be rounding.
+            coef = path.coef()
+            upper = path.problem.upper(np.ones(1), coef, path.problem.products(coef))
+            upper = upper if upper < SEPARABLE * path.size else np.inf
+        if has_box or upper - lower <= GOOD_GAP * upper < np.inf:
             return path
         # A path to a tiny margin is long, and lost in rounding errors at its end.
         found = self._separated(path.problem)

@@ -653,7 +653,8 @@ def _iterate(
             if halved is not None and (
                 best_row.gap <= aim or row.iteration - halved.iteration >= further
             ):
-                status = "stopped: the certificate finds a relative gap of {gap:.1e}"
+                status = "stopped: the method's own bounds have met, but those of the "
+                status += "certificate leave a relative gap of {gap:.1e}"
                 break
             if trace.stopped:
                 status = "stopped by the callback at relative gap {gap:.1e}"
