@@ -162,10 +162,12 @@ def test_kernels_of_low_rank(rng):
 
 def test_points_beyond_the_bound_are_pulled_inside(rng):
     """Alignment at its bound ended in an error: weights 6e-9 beyond it."""
-    weight_set = make(rng, bound=1.5)
-    for point in ([2.0, 1.0, -1.0, -1.0], [1.5 + 1e-8, 0.0, 0.0, -0.5 - 1e-8]):
-        inside = weight_set.separate(np.array(point))
-        assert weight_set.violation(inside) <= 1e-12
+    stack = make(rng).bank.stack
+    twins = SignedSum(DenseBank(np.stack([stack[0], stack[0]])), bound=1.5)
+    for excess in (1e-8, 1.0):
+        inside = twins.separate(np.array([1.5 + excess, -0.5 - excess]))
+        assert twins.violation(inside) <= 1e-12
+        assert inside == pytest.approx([1.5, -0.5])
 
 
 def test_remarks(rng):

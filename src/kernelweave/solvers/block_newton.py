@@ -35,10 +35,10 @@ def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
     to machine precision; the latter does not rely on smoothness. Nor do cutting planes,
     which take its place where further constraints limit the weights.
     """
-    ball = "norm" in weight_set.offers
     with suppress(FactorizationError):
-        yield from islice(newton(criterion, weight_set), PATIENCE if ball else None)
-    yield from (joint_newton if ball else cutting_plane)(criterion, weight_set)
+        yield from islice(newton(criterion, weight_set), PATIENCE)
+    then = joint_newton if "norm" in weight_set.offers else cutting_plane
+    yield from then(criterion, weight_set)
 
 
 def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterate]:
