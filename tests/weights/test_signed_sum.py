@@ -160,6 +160,16 @@ def test_kernels_of_low_rank(rng):
     assert weight_set.support(np.array([1.0, 2, 3])) == pytest.approx(3.0, abs=1e-8)
 
 
+def test_points_beyond_the_bound_are_pulled_inside(rng):
+    """Alignment at its bound ended in an error: weights 6e-9 beyond it."""
+    stack = make(rng).bank.stack
+    twins = SignedSum(DenseBank(np.stack([stack[0], stack[0]])), bound=1.5)
+    for excess in (1e-8, 1.0):
+        inside = twins.separate(np.array([1.5 + excess, -0.5 - excess]))
+        assert twins.violation(inside) <= 1e-12
+        assert inside == pytest.approx([1.5, -0.5])
+
+
 def test_remarks(rng):
     weight_set = make(rng, bound=2.0)
     assert weight_set.remarks(weight_set.start(4)) == ()

@@ -33,8 +33,6 @@ FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
 #: The level of the next point, as a fraction of the way from lower bound to best value.
 LEVEL = 0.5
-#: Relative difference between bound and smallest value that counts as rounding.
-EXACT = 1e-12
 
 #: What a master returns: weights and multipliers, then prices of further constraints.
 Answer = tuple[np.ndarray, ...] | None
@@ -101,11 +99,10 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
         After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    cuts, reached = _Cuts(len(weights)), np.inf
+    cuts = _Cuts(len(weights))
     while True:
         weights, state, value = _judged(criterion, weights, cuts.best)
         unit = cuts.add(weights, state, value)
-        reached = min(reached, state.value)
         allowed = weight_set.polyhedron(len(weights))
         answer = master_program(cuts.linear / unit, cuts.scores / unit, allowed)
         if answer is None:
@@ -116,8 +113,6 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
         highest = float(slope @ box_maximizer(slope, allowed.limits))
         best = cuts.judged(multipliers, float(multipliers @ cuts.linear) - highest)
         yield best
-        if reached - cuts.bound <= EXACT * abs(reached):
-            return  # the inner solver cannot resolve the remaining gap
         level = cuts.bound + LEVEL * (best.value - cuts.bound)
         rows, room = allowed.inequalities()
         rows = np.concatenate([cuts.scores, -rows])
