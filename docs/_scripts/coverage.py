@@ -1,6 +1,6 @@
 """How often standard errors and intervals contain the truth, for the user guide.
 
-python docs/_scripts/coverage.py [scores] [rises] [columns]
+python docs/_scripts/coverage.py [scores] [rises] [columns] [shares]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.evaluation import evaluate
-from kernelweave.inspection import feature_importance, view_ablation
+from kernelweave.inspection import feature_importance, view_ablation, weight_intervals
 
 VIEWS = [(name, "linear", slice(3 * i, 3 * i + 3)) for i, name in enumerate("abc")]
 NEW, REFITS = 2000, 20
@@ -118,10 +118,45 @@ def columns(kind, n=60, draws=60):
     print(f"{kind} {n}: {np.mean(inside):.0%}")
 
 
+def alike(n_groups, correlation, seed):
+    """Groups of five rows (n, 9), two informative views of three, labels and groups."""
+    rng = np.random.default_rng([seed, int(100 * correlation), n_groups])
+    labels = rng.permutation(np.arange(n_groups) % 2)
+    groups = np.arange(5 * n_groups) // 5
+    centres, own = rng.normal(size=(n_groups, 9)), rng.normal(size=(5 * n_groups, 9))
+    X = np.sqrt(correlation) * centres[groups] + np.sqrt(1 - correlation) * own
+    X += np.repeat([0.8, 0.4, 0.0], 3) * (2 * labels[groups, None] - 1)
+    return X, labels[groups], groups
+
+
+def shares(kind, draws=60):
+    """Intervals of shares that contain their mean over other samples."""
+
+    def fitted(seed):
+        X, y, groups = alike(*kind, seed)
+        return model_of("").fit(X, y, groups=groups), X, y, groups
+
+    others = [list(fitted(10_000 + s)[0].view_shares_.values()) for s in range(150)]
+    mean, inside = np.mean(others, axis=0), {"rows": [], "groups": []}
+    for seed in range(draws):
+        model, X, y, groups = fitted(seed)
+        for halves, given in (("rows", None), ("groups", groups)):
+            rows = weight_intervals(
+                model, X, y, groups=given, n_resamples=2 * REFITS, random_state=seed
+            )
+            own = zip(rows, mean, strict=True)
+            inside[halves] += [
+                row["low"] <= centre <= row["high"] for row, centre in own
+            ]
+    found = [f"halves of {name} {np.mean(each):.0%}" for name, each in inside.items()]
+    print("groups, correlation:", *kind, *found)
+
+
 PARTS = {
     scores: ("noise", "one view", "rare class", "noise in numbers", "groups"),
     rises: ("noise", "one view", "two alike", "rare class", "numbers", "groups"),
     columns: ("noise", "one view", "noise in numbers", "numbers"),
+    shares: ((8, 0.5), (8, 0.9), (20, 0.5), (20, 0.9)),
 }
 
 

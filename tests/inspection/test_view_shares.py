@@ -159,17 +159,49 @@ def test_a_half_with_gaps(rng):
         assert 0 <= row["low"] <= row["share"] <= row["high"] <= 1
 
 
-def test_halves_are_complementary_and_stratified(rng):
-    X, y = make_data(rng, n=61)
-    y[0] = 2
-    problem = problem_of(
-        MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y), X, y, "test"
-    )
-    first, second = _halves(problem, np.random.RandomState(0))
-    np.testing.assert_array_equal(np.sort(np.append(first, second)), np.arange(61))
-    for code in range(3):
-        sizes = [np.sum(y[rows] == code) for rows in (first, second)]
-        assert abs(sizes[0] - sizes[1]) <= 1
+@pytest.mark.parametrize("grouped", [False, True])
+def test_halves_are_complementary_and_stratified(rng, grouped):
+    y, units = rng.permutation(np.arange(60) % 3), np.arange(60)
+    if grouped:  # groups of two classes, and of one
+        y, units = np.repeat([0, 1, 1, 2, 2, 2], 10), np.arange(60) // 5
+        y[units == 0] = [0, 0, 1, 1, 1]
+    members = np.zeros((units.max() + 1, 3), dtype=bool)
+    members[units, y] = True
+    first, second = _halves(units, members, np.random.RandomState(0))
+    np.testing.assert_array_equal(np.sort(np.append(first, second)), np.arange(60))
+    assert not set(units[first]) & set(units[second])
+    for pattern in np.unique(members, axis=0):
+        own = np.flatnonzero(np.all(members == pattern, axis=1))
+        counts = [len(set(units[rows]) & set(own)) for rows in (first, second)]
+        assert abs(counts[0] - counts[1]) <= 1
+
+
+def test_intervals_keep_groups_together(rng):
+    """Halves of copies are not halves at all; copies in one half are like weights."""
+    X, y = make_data(rng, n=30)
+    views = [(name, "linear", columns) for name, _, columns in VIEWS]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.5, cv=None)
+    settings = {"n_resamples": 6, "random_state": 0}
+    model.fit(X, y, sample_weight=np.full(30, 2.0))
+    expected = weight_intervals(model, X, y, **settings)
+    X, y, groups = np.tile(X, (2, 1)), np.tile(y, 2), np.tile(np.arange(30), 2)
+    found = weight_intervals(model.fit(X, y), X, y, groups=groups, **settings)
+    for one, other in zip(found, expected, strict=True):
+        for key in ("low", "high", "share"):
+            assert one[key] == pytest.approx(other[key], abs=5e-3)
+
+
+def test_groups_that_cannot_be_halved(rng):
+    X, y = make_data(rng, n=30)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.5, cv=None).fit(X, y)
+    with pytest.raises(ValueError, match="needs at least 2 groups; the class number"):
+        weight_intervals(model, X, y, groups=y)
+    with pytest.raises(ValueError, match=r"groups has the shape \(3,\)"):
+        weight_intervals(model, X, y, groups=[1, 2, 3])
+    y = np.repeat([0, 1, 1, 2, 2, 0], 5)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="no two halves of the groups"):
+        weight_intervals(model, X, y, groups=np.repeat([0, 1, 2], 10))
 
 
 @pytest.mark.measured

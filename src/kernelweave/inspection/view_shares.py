@@ -22,11 +22,14 @@ from kernelweave.inspection._problem import WeightProblem, problem_of
 from kernelweave.inspection._rows import fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
+from kernelweave.models.shared.inputs import read_groups
 
 #: A share above this counts as selected.
 SELECTED = 0.01
-#: Fewer rows of a class than this cannot be divided into two halves.
+#: Fewer rows or groups of a class than this cannot be divided into two halves.
 LEAST_ROWS = 2
+#: Divisions of groups that are tried for halves with rows of every class.
+MOST_DIVISIONS = 100
 
 
 def weight_intervals(
@@ -34,6 +37,7 @@ def weight_intervals(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     n_resamples: int = 200,
     confidence: float = 0.95,
     random_state: Any = None,
@@ -64,10 +68,12 @@ def weight_intervals(
     all shares towards one fifth. The share in another sample of the same size was
     inside in 86 to 91 % of the cases. With 3 views of 40 rows it was 95 to 100 % for
     each view, on a weak signal or pure noise, with row weights and for
-    ``MultipleKernelRidge``. Rows are taken to be independent, also by a
-    model fitted with ``groups``. With 8 groups of 5 rows it was 85 to 98 % of 40
-    samples where rows of a group have a correlation of 0.5, and only 60 to 68 % where
-    it is 0.9: do not use the interval then.
+    ``MultipleKernelRidge``.
+
+    **Groups.** Rows of one patient or site resemble each other, and halves that divide
+    them vary too little. With 8 or 20 groups of 5 rows, whose correlation within a
+    group was 0.5 or 0.9, such intervals contained the mean share in 53 to 82 % of the
+    cases; with ``groups``, in 93 to 98 % (3 views, 60 samples).
 
     **What it does not mean.** It is not a test of whether a view is useful: a halved
     sample is noisier, so small shares come out too large (0.03 instead of 0.02 for the
@@ -85,6 +91,9 @@ def weight_intervals(
         ends in one.
     X, y : array-like
         The rows and targets that it was fitted on.
+    groups : array-like of shape (n,), default=None
+        The group of each row; a group is in one half as a whole. None: each row is a
+        group of its own.
     n_resamples : int, default=200
         Number of halves; both halves of a division are used.
     confidence : float, default=0.95
@@ -129,11 +138,13 @@ def weight_intervals(
             f"confidence must be a number between 0 and 1, got {confidence!r}"
         )
     problem = problem_of(model, X, y, "weight_intervals")
-    _check_divisible(problem)
+    codes = read_groups(groups, problem.n_rows, "weight_intervals")
+    units = np.arange(problem.n_rows) if codes is None else codes
+    members = _class_members(problem, units)
     rng = check_random_state(random_state)
     found: list[np.ndarray] = []
     while len(found) < n_resamples:
-        for rows in _halves(problem, rng):
+        for rows in _halves(units, members, rng):
             weights = problem.weights(problem.restricted(rows), rows)
             found.append(problem.shares(weights))
     drawn = np.array(found[:n_resamples])  # (n_resamples, v)
@@ -153,41 +164,54 @@ def weight_intervals(
     ]
 
 
-def _check_divisible(problem: WeightProblem) -> None:
-    """Refuse data whose halves could not be learned from."""
+def _class_members(problem: WeightProblem, units: np.ndarray) -> np.ndarray:
+    """Which of u groups have rows of which of k classes, bool (u, k); k = 1 of none.
+
+    ``units`` (n,) are the groups of the rows. Data whose halves could not be learned
+    from are refused.
+    """
+    codes = problem.targets
     if not problem.of_classes:
-        if problem.n_rows < 2 * LEAST_ROWS:
-            raise ValueError(
-                f"weight_intervals needs at least {2 * LEAST_ROWS} rows to learn from "
-                f"halves; got {problem.n_rows}"
-            )
-        return
-    counts = np.bincount(problem.targets)
+        codes = np.zeros(problem.n_rows, dtype=int)
+    members = np.zeros((np.max(units) + 1, np.max(codes) + 1), dtype=bool)
+    members[units, codes] = True
+    what = "rows" if len(members) == len(units) else "groups"
+    counts = np.sum(members, axis=0)
     smallest = int(np.argmin(counts))
+    if not problem.of_classes and len(members) < 2 * LEAST_ROWS:
+        raise ValueError(
+            f"weight_intervals needs at least {2 * LEAST_ROWS} {what} to learn from "
+            f"halves; got {len(members)}"
+        )
     if counts[smallest] < LEAST_ROWS:
         raise ValueError(
             "weight_intervals learns from both halves of every class, so each class "
-            f"needs at least {LEAST_ROWS} rows; the class number {smallest} in sorted "
-            f"order has {counts[smallest]}"
+            f"needs at least {LEAST_ROWS} {what}; the class number {smallest} in "
+            f"sorted order has {counts[smallest]}"
         )
+    return members
 
 
 def _halves(
-    problem: WeightProblem, rng: np.random.RandomState
+    units: np.ndarray, members: np.ndarray, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All rows, divided at random into two sorted halves of every class."""
-    strata = problem.targets
-    if not problem.of_classes:
-        strata = np.zeros(problem.n_rows, dtype=int)
-    parts: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for code in np.unique(strata):
-        rows = rng.permutation(np.flatnonzero(strata == code))
-        extra = rng.randint(2)  # the odd row goes to either half
-        cut = (len(rows) + extra) // 2
-        parts[0].append(rows[:cut])
-        parts[1].append(rows[cut:])
-    first, second = (np.sort(np.concatenate(part)) for part in parts)
-    return first, second
+    """The rows of two halves of the groups, both with rows of every class.
+
+    Groups with rows of the same classes are divided equally.
+    """
+    strata = np.unique(~members, axis=0, return_inverse=True)[1].reshape(-1)  # (u,)
+    for _ in range(MOST_DIVISIONS):
+        first = np.zeros(len(members), dtype=bool)
+        for stratum in range(np.max(strata) + 1):
+            own = rng.permutation(np.flatnonzero(strata == stratum))
+            extra = rng.randint(2)  # the odd one goes to either half
+            first[own[: (len(own) + extra) // 2]] = True
+        if np.all(members[first].any(axis=0) & members[~first].any(axis=0)):
+            return np.flatnonzero(first[units]), np.flatnonzero(~first[units])
+    raise ValueError(
+        "weight_intervals finds no two halves of the groups that both have rows of "
+        "every class; use larger or fewer classes, or groups=None"
+    )
 
 
 #: Height of a view in inches.
@@ -254,6 +278,7 @@ class ViewSharesDisplay(Drawn):
         X: Any,
         y: Any,
         *,
+        groups: Any = None,
         n_resamples: int = 200,
         confidence: float = 0.95,
         n_decoys: int | None = None,
@@ -269,7 +294,7 @@ class ViewSharesDisplay(Drawn):
             Fitted estimator of this package, or a Pipeline or search that ends in one.
         X, y : array-like
             The rows and targets that it was fitted on.
-        n_resamples, confidence : int, float
+        groups, n_resamples, confidence : array-like, int, float
             See :func:`weight_intervals`.
         n_decoys : int, default=None
             If given, p-values from this many decoys are computed and shown too.
@@ -289,6 +314,7 @@ class ViewSharesDisplay(Drawn):
             estimator,
             X,
             y,
+            groups=groups,
             n_resamples=n_resamples,
             confidence=confidence,
             random_state=random_state,

@@ -44,7 +44,8 @@ def shares(case: Case) -> Section:
     n_resamples, n_decoys = case.n_resamples, case.n_decoys
 
     def by_view() -> Section:
-        rows = weight_intervals(model, X, y, n_resamples=n_resamples, random_state=seed)
+        how = {"groups": case.how["groups"], "random_state": seed}
+        rows = weight_intervals(model, X, y, n_resamples=n_resamples, **how)
         return {"of": {row["view"]: row for row in rows}}
 
     def decoys() -> Section:
@@ -61,7 +62,7 @@ def shares(case: Case) -> Section:
         | {"view": view, "share": share}
         for view, share in own.items()
     ]
-    bounded, grouped = not intervals["why"], case.how["groups"] is not None
+    bounded = not intervals["why"]
     bars = [
         Bar(row["view"], row["share"], (row["low"], row["high"]) if bounded else ())
         for row in rows[:MOST_VIEWS]
@@ -72,7 +73,7 @@ def shares(case: Case) -> Section:
         reasons = reasons[:1]
     return {
         "why": "",
-        "cautions": _cautions(case, rows, grouped and bounded),
+        "cautions": _cautions(case, rows),
         "rows": rows,
         "picture": charts.bars(
             bars,
@@ -93,7 +94,7 @@ def weights_are_learned(model: Any) -> bool:
     return bool(np.ptp(to_numpy(model.kernel_weights_)) > 0)
 
 
-def _cautions(case: Case, rows: list[dict[str, Any]], grouped: bool) -> list[str]:
+def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
     """Why the shares should not be interpreted, or only with care."""
     model, result, n_decoys = case.model, case.result, case.n_decoys
     if not weights_are_learned(model):
@@ -128,10 +129,10 @@ def _cautions(case: Case, rows: list[dict[str, Any]], grouped: bool) -> list[str
             f"copy would get (p ≤ {LEVEL:g}); about {LEVEL * len(tested):.0f} would "
             "by chance. Do not interpret the weights."
         )
-    if grouped:
+    if tested and case.how["groups"] is not None:
         found.append(
-            "Intervals and p-values treat the rows as independent. Rows of the same "
-            "group are not, so intervals are too narrow and p-values too small."
+            "The p-values treat the rows as independent. Rows of the same group are "
+            "not, so p-values are too small."
         )
     return found
 
