@@ -25,8 +25,8 @@ from harness import RESULTS, Section, environment
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
 from kernelweave.fits.ridge import reduced_class_target
 from kernelweave.kernels import RBF, DenseBank
-from kernelweave.kernels.banks.dense import center_in_place
 from kernelweave.kernels.base import exp_
+from kernelweave.kernels.centering import center_in_place
 
 P, K, D = 10, 10, 20
 ALPHAS: tuple[Any, ...] = (0.1, "learn")

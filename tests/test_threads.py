@@ -23,6 +23,7 @@ from kernelweave.kernels import (
     Polynomial,
     base,
     center_and_scale,
+    centering,
 )
 from kernelweave.kernels.banks import dense, lazy
 from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
@@ -158,7 +159,7 @@ def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
     weights, b = rng.uniform(size=5), rng.normal(size=(40, 2))
     monkeypatch.setattr(_array, "CHUNK_ENTRIES", 300)
-    for module in (base, dense):
+    for module in (base, dense, centering):
         monkeypatch.setattr(module, "CACHE_ENTRIES", 300)
     for few in (_array.FEW_ENTRIES, 0):
         monkeypatch.setattr(_array, "FEW_ENTRIES", few)

@@ -77,10 +77,10 @@ ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 MOVED = {
     "kernelweave.solvers.certify.Certificate": "kernelweave.solvers.solve.Certificate",
     "kernelweave.kernels.maps.kernel_map.Centering": (
-        "kernelweave.kernels.banks.dense.Centering"
+        "kernelweave.kernels.centering.Centering"
     ),
     "kernelweave.kernels.maps.kernel_map.Standard": (
-        "kernelweave.kernels.banks.dense.Standard"
+        "kernelweave.kernels.centering.Standard"
     ),
 }
 #: The only functions that fitted models refer to.

@@ -19,12 +19,12 @@ from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, FeatureBank, Linear
 from kernelweave.kernels.banks.dense import (
     KernelBank,
-    center_tiles,
     combine_in_double,
     host_stack,
 )
 from kernelweave.kernels.banks.lazy import KernelGroup, OnTheFlyBank
 from kernelweave.kernels.base import PairwiseRows
+from kernelweave.kernels.centering import center_tiles
 from kernelweave.protocols import Bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut

@@ -9,7 +9,7 @@ from sklearn.preprocessing import KernelCenterer
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
-from kernelweave.kernels.banks.dense import center_in_place
+from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.views.columns import View

@@ -15,8 +15,8 @@ from kernelweave.dependence import hsic
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.subspace import label_factor
 from kernelweave.kernels import DenseBank
-from kernelweave.kernels.banks.dense import center_in_place
 from kernelweave.kernels.banks.spectral import spectral_bank
+from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.checks import ensure_psd
 
 N = 30

@@ -14,7 +14,8 @@ from kernelweave.criteria import Alignment, Margin
 from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.kernels import DenseBank
-from kernelweave.kernels.banks.dense import center_in_place, take_square
+from kernelweave.kernels.banks.dense import take_square
+from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.maps.missing import spread_out
 from kernelweave.models import (
     KernelAlignment,

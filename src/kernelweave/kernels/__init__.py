@@ -1,9 +1,10 @@
 """Kernel functions, and banks of centred kernels."""
 
-from kernelweave.kernels.banks.dense import DenseBank, center_and_scale
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.banks.spectral import SpectralBank, spectral_bank
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.centering import center_and_scale
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,

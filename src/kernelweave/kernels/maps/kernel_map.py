@@ -33,19 +33,18 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
-from kernelweave.kernels.banks.dense import (
+from kernelweave.kernels.banks.dense import DenseBank, take_square
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows, guarded
+from kernelweave.kernels.centering import (
     STANDARD,
     Centering,
-    DenseBank,
     Standard,
     TraceError,
     center_in_place,
     center_tiles,
     lost_in_centring,
-    take_square,
 )
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
-from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows, guarded
 from kernelweave.kernels.checks import (
     check_symmetric,
     ensure_psd,

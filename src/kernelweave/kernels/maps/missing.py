@@ -34,7 +34,8 @@ from kernelweave._array import (
     take,
     zeros,
 )
-from kernelweave.kernels.banks.dense import Centering, DenseBank, center_in_place
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.centering import Centering, center_in_place
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.maps.kernel_map import KernelMap, Source, add

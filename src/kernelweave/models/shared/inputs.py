@@ -30,7 +30,7 @@ from kernelweave._array import (
 )
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
-from kernelweave.kernels.banks.dense import Standard
+from kernelweave.kernels.centering import Standard
 from kernelweave.kernels.encoding import warn_unseen
 from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products

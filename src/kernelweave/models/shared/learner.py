@@ -48,16 +48,15 @@ from kernelweave.fits.ridge import (
     StandardOutputs,
     fit_kernel,
 )
-from kernelweave.kernels.banks.dense import (
+from kernelweave.kernels.banks.dense import DenseBank, take_square
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.centering import (
     STANDARD,
     Centering,
-    DenseBank,
     Standard,
     center_in_place,
     center_tiles,
-    take_square,
 )
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.kernel_map import add
 from kernelweave.models.shared.inputs import (
