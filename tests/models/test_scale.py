@@ -280,7 +280,7 @@ def test_partial_fit_goes_on_where_it_was(table):
     model.partial_fit(X, y)
     assert model.certificate_.value != first
     model.fit(X, y)  # starts afresh
-    assert not hasattr(model, "_portions")
+    assert model._portions is None
 
 
 @pytest.mark.one_seed

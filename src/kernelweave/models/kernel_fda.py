@@ -222,7 +222,9 @@ class KernelFDA(KernelDiscriminant):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        self._set_fitted(learn_classes(self, kernels, self._discriminate, progress))
+        options = LearnerOptions.of(self, progress.iteration)
+        fit = self._discriminate
+        self._set_fitted(learn_classes(self, kernels, options, fit, progress))
         progress.end()
         return self
 

@@ -366,13 +366,17 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
+    def _learn(
+        self,
+        rows: KernelRows | SummedRows,
+        options: LearnerOptions,
+        progress: Progress,
+    ) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress.iteration)
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, priors)
-        return learn_classes(self, rows, self._discriminate, progress)
+        return learn_classes(self, rows, options, self._discriminate, progress)
 
     def _discriminate(
         self,

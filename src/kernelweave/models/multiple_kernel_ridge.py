@@ -290,14 +290,18 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
+    def _learn(
+        self,
+        rows: KernelRows | SummedRows,
+        options: LearnerOptions,
+        progress: Progress,
+    ) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress.iteration)
             return fit_output_moments(options, rows)
         measure = None if self.scoring is None else Measure(self.scoring)
         fit = partial(self._regress, measure)
-        return learn_rows(self, rows, rows.targets, fit, measure, progress)
+        return learn_rows(options, rows, rows.targets, fit, measure, progress)
 
     def _regress(
         self, measure: Measure | None, options: LearnerOptions, *rows: Any

@@ -15,6 +15,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -233,7 +234,8 @@ class MultipleKernelSVC(MarginClassifier):
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report, row_weights = progress.iteration, design.weights
-        settled = settle_by_folds(self, bank, codes, signs, row_weights)
+        options = MarginOptions.of(self)
+        settled = settle_by_folds(options, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, signs[:, own], row_weights, report)
             for own in groups

@@ -7,7 +7,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -298,17 +297,24 @@ def why_features(model: Any, X: Any, y: Any = None) -> str | None:
 
 
 def read_training(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    progress: Progress,
+    products: bool | None = None,
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
-    The estimator ``model``, which is not changed, determines how rows are read.
+    The estimator ``model``, which is not changed, determines how rows are read, and
+    whether there are ``products`` of kernels of different views, unless that is given.
     """
     why = why_features(model, X, y)
     if why is None:
         try:
-            given = read_weighted_rows(model, X, y, sample_weight, groups)
-            rows, targets, design = given
+            given = X, y, sample_weight, groups, products
+            rows, targets, design = read_weighted_rows(model, *given)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
             return KernelRows(bank, targets, rows, report, rows.levelled(design))
@@ -316,7 +322,7 @@ def read_training(
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
-    return read_features(model, why, X, y, sample_weight, groups)
+    return read_features(model, why, X, y, sample_weight, groups, products)
 
 
 def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
@@ -337,23 +343,22 @@ def train(
 ) -> Fitted:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
     given = X, y, sample_weight, groups, progress
+    options = LearnerOptions.of(model, progress.iteration)
     rows = read_training(model, *given)
-    if model.interactions != "auto" or not may_interact(rows):
-        fitted: Fitted = model._learn(rows, progress)
+    if options.interactions != "auto" or not may_interact(rows):
+        fitted: Fitted = model._learn(rows, options, progress)
         return fitted
-    first, other = copy(model), copy(model)
-    first.cv, other.interactions = None, True
-    alone = first._learn(rows, progress)
+    alone = model._learn(rows, replace(options, cv=None), progress)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(other, *given)
-        return with_products_if_better(model._learn(rows, progress), alone)
+        rows = read_training(model, *given, products=True)
+        return with_products_if_better(model._learn(rows, options, progress), alone)
 
 
 def learn_rows(
-    model: Any,
+    options: LearnerOptions,
     rows: KernelRows,
     targets: np.ndarray,
     fit: Callable[..., Fitted],
@@ -361,28 +366,34 @@ def learn_rows(
     progress: Progress,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    options = LearnerOptions.of(model, progress.iteration)
     bank, design = rows.bank, rows.design
     fitted = fit(options, bank, targets, design)
-    if model.cv is not None and not rows.rows.see_targets:
-        anew: Fit = partial(fit, options.for_folds(fitted.choice))
-        if model.interactions == "auto":
-            anew = choosing_products(anew)
+    if options.cv is not None and not rows.rows.see_targets:
+        again: Fit = partial(fit, options.for_folds(fitted.choice))
+        if options.interactions == "auto":
+            again = choosing_products(again)
         fitted = with_score(
-            fitted, bank, targets, design, model.cv, anew, progress.fold, measure
+            fitted, bank, targets, design, options.cv, again, progress.fold, measure
         )
     return rows.trained(fitted)
 
 
 def learn_classes(
-    model: Any, rows: KernelRows, fit: Callable[..., Fitted], progress: Progress
+    model: Any,
+    rows: KernelRows,
+    options: LearnerOptions,
+    fit: Callable[..., Fitted],
+    progress: Progress,
 ) -> Fitted:
-    """``fit(priors, measure, options, bank, codes, design)``, likewise."""
+    """Like :func:`learn_rows`: ``fit(priors, measure, options, bank, codes, design)``.
+
+    The estimator ``model`` says how classes are weighted and scored.
+    """
     classes, codes = encode_labels(rows.targets, type(model).__name__)
     priors = check_priors(model.priors, classes)
     measure = None if model.scoring is None else Measure(model.scoring, classes)
     own = partial(fit, priors, measure)
-    fitted = learn_rows(model, rows, codes, own, measure, progress)
+    fitted = learn_rows(options, rows, codes, own, measure, progress)
     return replace(fitted, classes=classes)
 
 
@@ -461,6 +472,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
+    _portions: Any = None  # the rows of ``partial_fit`` so far
 
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
@@ -624,7 +636,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Learn from all rows.
 
-        Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
+        Subclasses define ``_learn(rows, options, progress) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
         self._set_fitted(train(self, X, y, sample_weight, groups, progress))
@@ -642,7 +654,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             self._forget()
         if moments is not None:
             progress = Progress(self, X, y, sample_weight)
-            self._set_fitted(self._learn(moments, progress))
+            options = LearnerOptions.of(self, progress.iteration)
+            self._set_fitted(self._learn(moments, options, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions

@@ -831,10 +831,13 @@ def wants_products(model: Any) -> bool:
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: Any, X: Any) -> ReadViews:
-    """Validate X on behalf of ``model``, and find out which rows lack a view."""
+def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view.
+
+    Unless it is given, the model says whether there are ``products`` of views.
+    """
     views, positions = [], []
-    products = wants_products(model)
+    products = wants_products(model) if products is None else products
     if is_precomputed(model.views):
         if products:
             raise ValueError(
@@ -1132,10 +1135,15 @@ def read_row_design(
 
 
 def read_weighted_views(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    products: bool | None = None,
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    read, targets = read_views(model, X), check_targets(model, X, y)
+    read, targets = read_views(model, X, products), check_targets(model, X, y)
     keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
     if keep is not None:
         read, targets = read.take(keep, type(model).__name__), targets[keep]
@@ -1145,10 +1153,10 @@ def read_weighted_views(
 
 
 def read_weighted_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+    model: Any, *given: Any
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
-    read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
+    read, targets, design = read_weighted_views(model, *given)
     return map_rows(model, read, targets, design.weights), targets, design
 
 

@@ -98,7 +98,7 @@ class LearnerOptions:
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
     are those made on a sample of the rows, if one has left only some ``norms``. The
-    ``callback`` is told of every iteration.
+    ``callback`` is called after every iteration.
     """
 
     norm: float | str = "loo"
@@ -107,6 +107,8 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
+    interactions: bool | str = False
+    cv: Any = None
     callback: Callback | None = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()

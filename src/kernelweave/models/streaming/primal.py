@@ -360,7 +360,7 @@ def keep_rows(
 
     The rows of each Z_i are multiplied by the roots of their weights.
     """
-    require_enough(intake.bearer, targets)
+    require_enough(intake.estimator, targets)
     features = recipe.moved
     rows = empty((len(targets), features.n_features), recipe.like)
     features.write(blocks, rows)
