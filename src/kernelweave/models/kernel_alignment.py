@@ -270,13 +270,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
                 lengths = to_numpy(namespace(gram).sum(components**2, axis=0))
                 left_out = 1.0 - float(np.sum(1.0 / lengths)) / trace
             components = design.scale(components)
-        self._set_weights(rows, weights)
-        self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
+            components = as_float(at_home(components, rows.like), rows.like.dtype)
+        alignment = criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
+        self._set_weights(rows, weights)
+        self.n_iter_, self.alignment_ = n_iter, alignment
         self.kernel_alignments_ = from_numpy(alignments, rows.like)
         if components is not None:
-            components = at_home(components, rows.like)
-            self.components_ = as_float(components, rows.like.dtype)
+            self.components_ = components
         self._note_rounding(left_out=left_out)
         self._set_certificate(certificate)
         progress.end()

@@ -244,10 +244,8 @@ class MixtureKDA(KernelDiscriminant):
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(mixture, self._localise)
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, home, maps.views, positions)
-        self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
-        self._projector = projector
-        self._publish(mixture, share, codes, priors)
+        rows = RowMap(maps, home, maps.views, positions)
+        self._publish(rows, classes, mixture, projector, share, codes, priors)
         progress.end()
         return self
 
@@ -287,16 +285,29 @@ class MixtureKDA(KernelDiscriminant):
 
     def _publish(
         self,
+        rows: RowMap,
+        classes: np.ndarray,
         mixture: Mixture,
+        projector: MixtureProjector,
         share: np.ndarray,
         codes: np.ndarray,
         priors: np.ndarray | None,
     ) -> None:
         """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
-        panel, like = mixture.panel, self._like
+        panel, like = mixture.panel, rows.like
         design = panel.design
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
+        gaussians = ClassGaussians.fit(
+            held_out, panel.target, codes, design=design, priors=priors
+        )
+        steep = [
+            steepness_of(to_numpy(coef) * weights, held_out)
+            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+            if coef is not None
+        ]
+        self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
+        self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
         self.responsibilities_ = from_numpy(mixture.responsibilities, like)
         self.noise_ = from_numpy(panel.noise, like)
@@ -307,15 +318,7 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_projection_ = from_numpy(held_out, like)
         self.loo_error_ = design.mean_square(panel.target - mean)
         self.n_iter_ = mixture.n_iter
-        gaussians = ClassGaussians.fit(
-            held_out, panel.target, codes, design=design, priors=priors
-        )
         self._set_gaussians(gaussians)
-        steep = [
-            steepness_of(to_numpy(coef) * weights, held_out)
-            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-            if coef is not None
-        ]
         self._note_rounding(max(steep))
         self._set_certificate(mixture.certificate)
 

@@ -344,12 +344,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             outputs=standard,
         )
 
-    def _set_fitted(self, fitted: Fitted) -> None:
-        super()._set_fitted(fitted)
-        _, fisher, setting = self.certificate_.problem.partition("Fisher, ")
-        if fisher:
-            problem = f"ridge regression, {setting}"
-            self.certificate_ = replace(self.certificate_, problem=problem)
+    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+        certificate = fitted.choice.certificate
+        assert certificate is not None
+        problem = certificate.problem.replace("Fisher, ", "ridge regression, ")
+        choice = replace(
+            fitted.choice, certificate=replace(certificate, problem=problem)
+        )
+        super()._set_fitted(replace(fitted, choice=choice), **more)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:

@@ -240,7 +240,6 @@ class MultipleKernelSVC(MarginClassifier):
             learn_margin(settled, bank, signs[:, own], row_weights, report)
             for own in groups
         ]
-        self._publish(rows, classes, fits)
-        self.norm_ = float(settled.norm)
+        self._publish(rows, classes, fits, norm_=float(settled.norm))
         progress.end()
         return self

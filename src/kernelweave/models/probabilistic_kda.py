@@ -189,19 +189,18 @@ class ProbabilisticKDA(KernelDiscriminant):
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
         expert = choose_noise(path, noise, self.amplitude)
+        gaussians = ClassGaussians.fit(
+            expert.held_out, path.target, codes, expert.variance, design, priors
+        )
         self._set_weights(rows, weights, classes)
-        self._publish(path, expert, codes, priors)
+        self._publish(path, expert, gaussians)
         progress.end()
         return self
 
     def _publish(
-        self,
-        path: PredictivePath,
-        expert: Expert,
-        codes: np.ndarray,
-        priors: np.ndarray | None,
+        self, path: PredictivePath, expert: Expert, gaussians: ClassGaussians
     ) -> None:
-        """Set the fitted attributes."""
+        """Set the fitted attributes beyond kernels and classes."""
         self._path, target, design = path, path.target, path.design
         self.noise_ = from_numpy(expert.noise, self._like)
         self.amplitude_ = from_numpy(expert.amplitude, self._like)
@@ -211,12 +210,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.loo_error_ = design.mean_square(target - expert.mean)
         score = design.each @ np.sum(expert.log_density, axis=1)
         self.loo_log_density_ = float(score / design.total)
-        gaussians = ClassGaussians.fit(
-            expert.held_out, target, codes, expert.variance, design, priors
-        )
+        self.n_iter_ = 1
         self._set_gaussians(gaussians)
         self._note_rounding(steepness_of(expert.coef, expert.held_out))
-        self.n_iter_ = 1
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)

@@ -589,11 +589,15 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(rows.noted)
 
     def _set_weights(
-        self, rows: RowMap, weights: np.ndarray, classes: np.ndarray | None = None
+        self,
+        rows: RowMap,
+        weights: np.ndarray,
+        classes: np.ndarray | None = None,
+        **more: Any,
     ) -> None:
         """Set kernels, weights and classes in place of those of an earlier fit.
 
-        ``weights`` has one entry per kernel of the bank.
+        ``weights`` has one entry per kernel of the bank; ``more`` are other attributes.
         """
         self._forget()
         self._set_columns(rows)
@@ -607,12 +611,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
+        vars(self).update(more)
 
-    def _set_fitted(self, fitted: Fitted) -> None:
+    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
         """Set the results of a fit, in place of an earlier one."""
         choice, rows = fitted.choice, fitted.rows
         assert rows is not None
-        self._set_weights(rows, choice.weights, fitted.classes)
+        self._set_weights(rows, choice.weights, fitted.classes, **more)
         alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error

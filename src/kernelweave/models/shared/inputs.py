@@ -1152,9 +1152,7 @@ def read_weighted_views(
     return read, targets, RowDesign(len(targets), weights, codes)
 
 
-def read_weighted_rows(
-    model: Any, *given: Any
-) -> tuple[RowMap, np.ndarray, RowDesign]:
+def read_weighted_rows(model: Any, *given: Any) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, *given)
     return map_rows(model, read, targets, design.weights), targets, design

@@ -192,7 +192,9 @@ def _problem(options: MarginOptions) -> str:
     """What is minimised, for the certificate."""
     price = "learned C" if options.C == "learn" else f"C={float(options.C):.3g}"
     what = (
-        "hard margin" if options.margin == "hard" else f"{options.margin} margin, {price}"
+        "hard margin"
+        if options.margin == "hard"
+        else f"{options.margin} margin, {price}"
     )
     sign = "signed" if options.signed else f"l{float(options.norm):.3g}"
     return f"Margin, {what}, {sign} weights"
@@ -360,12 +362,12 @@ class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
 
     def _publish(
-        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
+        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit], **more: Any
     ) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
         like = rows.like
         mean = np.mean([fit.weights for fit in fits], axis=0)
-        self._set_weights(rows, mean, classes)
+        self._set_weights(rows, mean, classes, **more)
         if len(fits) > 1:
             each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
             self.class_kernel_weights_ = from_numpy(each, like)

@@ -202,9 +202,10 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
-                owner = type(self.estimator).__name__
+                estimator, known = self.estimator, (self.views, self.positions)
+                owner = type(estimator).__name__
                 check_home(X, self.like, f"{owner} in a later portion")
-                X, positions = validate_new(self.estimator, X, self.views, self.positions)
+                X, positions = validate_new(estimator, X, *known)
                 blocks = self._split(X, positions, self.like.dtype)
                 pairs = zip(blocks, self.stored or blocks, strict=True)
                 return [as_stored(block, first) for block, first in pairs]
