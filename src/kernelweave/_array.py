@@ -130,11 +130,8 @@ def detached(x: Array) -> Array:
     """``x`` in memory of its own, so that nobody else can change it.
 
     A copy in C order, unless ``x`` is a NumPy array that owns its memory: pass a slice
-    of an array to which others hold a reference. Sparse arrays are returned unchanged,
-    and tables are copied.
+    of an array to which others hold a reference. Sparse arrays are returned unchanged.
     """
-    if hasattr(x, "table"):
-        return x.copy()
     if not is_array(x) or (type(x) is np.ndarray and x.flags.owndata):
         return x
     if is_numpy(x):

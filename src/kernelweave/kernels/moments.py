@@ -14,7 +14,6 @@ from scipy import sparse
 from kernelweave._array import (
     Array,
     as_float,
-    detached,
     empty,
     eps,
     from_numpy,
@@ -25,7 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.views.raw_columns import Columns
+from kernelweave.views.raw_columns import Columns, detached_block
 from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
@@ -435,7 +434,7 @@ class RowAccumulator:
             start = part.stop
         if start < y.shape[0]:
             # The caller may overwrite rows that have not been summed yet.
-            rows = [detached(block[start:, :]) for block in views]
+            rows = [detached_block(block[start:, :]) for block in views]
             self.waiting = rows, np.array(y[start:]), np.array(weights[start:])
 
     def added(

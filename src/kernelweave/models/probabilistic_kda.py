@@ -271,7 +271,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             lengths = None if printed else at_home(norms, values)
             variance = at_home(found(at_home(cross, values), lengths, noise), cross)
             if not printed:
-                observed = getattr(piece, "observed", None)
+                gaps = isinstance(piece, ObservedViews)
+                observed = piece.observed if gaps else None
                 unknown = _unknown(self.kernel_map_, observed, weights)
                 variance = variance + from_numpy(unknown, variance)[:, None]
             variances.append(variance)

@@ -65,6 +65,7 @@ from kernelweave.kernels.spec import (
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, numbered, some
 from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.views.raw_columns import detached_block
 
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6
@@ -123,7 +124,7 @@ class FeatureSource:
         settled = [settle(*pair) for pair in zip(views, blocks, strict=True)]
         self.views = views = [view for view, _ in settled]
         self.remarks = remarks_of(views)
-        self.blocks = [detached(block) for _, block in settled]
+        self.blocks = [detached_block(block) for _, block in settled]
         self.like = host_like(self.blocks[0])
         self.kernels: list[list[Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):

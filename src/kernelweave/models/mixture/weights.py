@@ -266,8 +266,8 @@ def summarise(
     value = float(sum(outcome.value for outcome in outcomes))
     lower = float(sum(outcome.lower_bound for outcome in outcomes))
     apart = relative_gap if unit == "relative" else operator.sub
-    measured = [getattr(outcome, "stationarity", np.nan) for outcome in outcomes]
-    measures = [measure for measure in measured if not np.isnan(measure)]
+    local = [outcome for outcome in outcomes if isinstance(outcome, LocalSolution)]
+    measures = [one.stationarity for one in local if not np.isnan(one.stationarity)]
     open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
     gap = apart(value, lower)
     if open_ones:

@@ -455,6 +455,14 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     # Parameters, with the values that hold for estimators without them.
     views: Any
     psd: str
+    alpha: Any = None
+    C: Any = None
+    objective: str | None = None
+    scatter: str = "total"
+    formulation: str = "exact"
+    solver: str = "auto"
+    cv: Any = None
+    scoring: Any = None
     interactions: bool | str = False
     signed: bool = False
     class_weight: Any = None
@@ -691,7 +699,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         sizes = [c.level + c.scale * abs(c.grand_mean) for c in centerings]
         size = float(weights @ sizes) if len(sizes) == len(weights) else 1.0
         moved = ROUNDED * 0.5 * eps(self._like) * size * steepness
-        more = "a larger alpha" if hasattr(self, "alpha") else "more noise"
+        more = "more noise" if self.alpha is None else "a larger alpha"
         if moved > NOTABLE:
             found.append(
                 f"rounding in float32 may move functions by {min(moved, 1.0):.1g} of "

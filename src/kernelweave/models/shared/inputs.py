@@ -158,11 +158,12 @@ COMMON = {
 
 def check_parameters(estimator: Any, **own: Rule) -> None:
     """Refuse the first parameter whose value breaks its own or the common rule."""
+    given = estimator.get_params(deep=False)
     for name, rule in {**COMMON, **own}.items():
-        if hasattr(estimator, name) and not rule.allows(getattr(estimator, name)):
+        if name in given and not rule.allows(given[name]):
             raise ValueError(
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
-                f"{rule.text}; got {getattr(estimator, name)!r:.200}"
+                f"{rule.text}; got {given[name]!r:.200}"
             )
 
 
@@ -1060,10 +1061,8 @@ def map_rows(
 
 def _learns_once(model: Any) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
-    usual = {"solver": "auto", "cv": None, "scatter": "total", "formulation": "exact"}
-    return getattr(model, "objective", None) == "fisher" and all(
-        getattr(model, name, value) == value for name, value in usual.items()
-    )
+    usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
+    return usual and model.scatter == "total" and model.formulation == "exact"
 
 
 def as_given(targets: np.ndarray) -> np.ndarray:
@@ -1072,12 +1071,12 @@ def as_given(targets: np.ndarray) -> np.ndarray:
 
 
 def _work_matrices(model: Any) -> float:
-    """The n x n arrays that a fit needs beside kernels that are made on the fly.
+    """The n x n arrays that a fit needs in addition to kernels made on the fly.
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
-    given = (getattr(model, name, None) for name in ("alpha", "objective"))
-    return 1.25 if hasattr(model, "alpha") and "loo" not in given else 4.0
+    given = model.alpha, model.objective
+    return 1.25 if model.alpha is not None and "loo" not in given else 4.0
 
 
 def _rows_that_count(
@@ -1092,7 +1091,7 @@ def _rows_that_count(
     keep, weights = read_row_weights(X, labels, *given)
     if keep is not None and codes is not None:
         codes = read_groups(codes[keep], len(keep), owner)
-    if weights is not None and not hasattr(model, "C"):
+    if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
     return keep, weights, codes
 

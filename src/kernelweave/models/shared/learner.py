@@ -117,8 +117,9 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: Any, callback: Callback) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
-        names = [one.name for one in fields(cls) if hasattr(model, one.name)]
-        return cls(**{name: getattr(model, name) for name in names}, callback=callback)
+        given = model.get_params(deep=False)
+        own = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        return cls(**own, callback=callback)
 
     def for_folds(self, whole: Choice) -> LearnerOptions:
         """Those for some of the rows, after the choice made on the ``whole``.

@@ -45,7 +45,7 @@ CONES = ("qcqp", "sdp")
 
 def refused(model: Any) -> dict[str, Any]:
     """The parameters that rule out explicit features, with their values."""
-    found = {name: getattr(model, name, value) for name, value in NEEDED.items()}
+    found = {name: getattr(model, name) for name in NEEDED}
     return {name: value for name, value in found.items() if value != NEEDED[name]}
 
 

@@ -53,7 +53,7 @@ from kernelweave.views.columns import (
     validate_features,
     validate_new,
 )
-from kernelweave.views.raw_columns import Columns, read_columns
+from kernelweave.views.raw_columns import Columns, detached_block, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
@@ -288,7 +288,7 @@ def draw_sample(
     seen = 0
     for blocks, targets, weights in portions:
         # The next portion may reuse the same memory.
-        own = [detached(block) for block in blocks]
+        own = [detached_block(block) for block in blocks]
         waiting.append((own, np.array(targets), weights))
         seen += len(targets)
         if seen >= size:
