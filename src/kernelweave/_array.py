@@ -139,6 +139,11 @@ def detached(x: Array) -> Array:
     return namespace(x).asarray(x, copy=True)
 
 
+def add(total: Array | None, term: Array) -> Array:
+    """``total + term``, where None stands for a sum without terms."""
+    return term if total is None else total + term
+
+
 def add_to_diagonal(a: Array, value: float | Array) -> None:
     """``a += value I`` in place for contiguous square ``a`` and value () or (n,)."""
     if isinstance(value, float):  # which may leave the range of float32

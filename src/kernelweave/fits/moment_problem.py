@@ -257,9 +257,10 @@ class _Fold:
         centred = train - n * means[:, None] * means[None, :]
         features, target, _ = _blocks(problem, centred)
         # a kernel that is constant on the training rows predicts nothing here
-        traces = _traces(features, problem.bank.widths)
+        bank, xp = problem.bank, namespace(features)
+        traces = to_numpy(bank.block_sums(xp.linalg.diagonal(features)[:, None]))
         factors = weights * n / np.where(traces > 1e-12 * n, traces, np.inf)
-        scale = from_numpy(np.sqrt(np.repeat(factors, problem.bank.widths)), features)
+        scale = from_numpy(np.sqrt(bank.per_feature(factors)), features)
         features = features * scale[:, None] * scale[None, :]
         self.values, vectors = eigh(features)
         self.cross = vectors.T @ (target * scale[:, None])  # (D, k)

@@ -326,19 +326,82 @@ def normal_basis(q: np.ndarray) -> np.ndarray:
     return (np.eye(len(q)) - np.outer(u, u) / u[0])[:, 1:]
 
 
-def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """``codes`` (n,), or an error if they are not all of 0 .. k - 1, and only these."""
-    codes = np.asarray(codes)
-    if n_classes < 2:
-        raise ValueError(f"a target needs at least 2 classes, got {n_classes}")
-    whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
-    if not (whole and np.array_equal(np.unique(codes), np.arange(n_classes))):
+def checked_target(target: Array, n: int) -> Array:
+    """``target`` (n, k), or an error if it has another shape, or is not finite."""
+    if target.ndim != 2 or target.shape[0] != n:
         raise ValueError(
-            f"class codes must be a vector of all integers from 0 to {n_classes - 1}, "
+            f"the target must have the shape ({n}, k) with one row per sample; got "
+            f"{tuple(target.shape)}"
+        )
+    finite = namespace(target).isfinite(target)
+    if not namespace(target).all(finite):
+        i, j = np.argwhere(~to_numpy(finite))[0]
+        raise ValueError(
+            "the target contains NaN or infinite values; the first is "
+            f"{float(target[int(i), int(j)])} in row {i}, column {j}"
+        )
+    return target
+
+
+def checked_codes(
+    codes: np.ndarray, n_classes: int | None = None, n: int | None = None
+) -> np.ndarray:
+    """``codes`` (n,), or an error if they are not all of 0 .. k - 1, and only these.
+
+    Without ``n_classes``, k is the number of different ones.
+    """
+    codes = np.asarray(codes)
+    if n is not None and codes.shape != (n,):
+        raise ValueError(
+            f"class codes must be a vector of {n} integers, one per sample; got the "
+            f"shape {codes.shape}"
+        )
+    k = len(np.unique(codes)) if n_classes is None else n_classes
+    if k < 2:
+        raise ValueError(f"a target needs at least 2 classes, got {k}")
+    whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
+    if not (whole and np.array_equal(np.unique(codes), np.arange(k))):
+        raise ValueError(
+            f"class codes must be a vector of all integers from 0 to {k - 1}, "
             f"got {np.unique(codes)!r:.60} in the shape {codes.shape}; "
             "numpy.unique(y, return_inverse=True) makes such codes"
         )
     return codes
+
+
+def checked_signs(
+    signs: Array, n: int, name: str = "signs", ndim: int = 2, zeros: bool = False
+) -> np.ndarray:
+    """The signs +1 and -1 as float64, (n,) or (n, k), or an error with their ``name``.
+
+    With ``zeros``, rows without a label may have 0.
+    """
+    values = to_numpy(signs).astype(np.float64)
+    shape = values.shape
+    if len(shape) != ndim or shape[0] != n or 0 in shape:
+        needed = f"({n},) with one entry" if ndim == 1 else f"({n}, k) with one row"
+        raise ValueError(f"{name} must have the shape {needed} per sample; got {shape}")
+    wrong = ~np.isin(values, (-1.0, 0.0, 1.0) if zeros else (-1.0, 1.0))
+    if np.any(wrong):
+        i, *column = np.argwhere(wrong)[0]
+        place = f"row {i}" + "".join(f", column {c}" for c in column)
+        allowed = "+1, -1 or 0 (no label)" if zeros else "+1 or -1"
+        raise ValueError(
+            f"{name} must be {allowed}; {place} has {float(values[(i, *column)])}"
+        )
+    return values
+
+
+def require_both_signs(signs: np.ndarray, name: str = "signs") -> None:
+    """Refuse a column of ``signs`` (n,) or (n, k) without both +1 and -1."""
+    for c, column in enumerate(signs.reshape(len(signs), -1).T):
+        plus, minus = int(np.sum(column > 0)), int(np.sum(column < 0))
+        if plus == 0 or minus == 0:
+            place = f"column {c} of the {name}" if signs.ndim > 1 else f"the {name}"
+            raise ValueError(
+                f"{place} must have rows of both classes; got {plus} of +1 and "
+                f"{minus} of -1"
+            )
 
 
 def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:

@@ -17,7 +17,6 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
@@ -282,7 +281,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self._set_certificate(certificate)
         progress.end()
         every_row = keep is None and self.missing == "error" and self.device is None
-        if not (every_row and self.output == "kernel" and isinstance(bank, DenseBank)):
+        if not (every_row and self.output == "kernel" and bank.held_as == "kernels"):
             return None
         return bank.combine(weights)
 

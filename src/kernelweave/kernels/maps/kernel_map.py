@@ -17,6 +17,7 @@ import numpy as np
 from kernelweave._array import (
     CACHE_ENTRIES,
     Array,
+    add,
     at_home,
     available_bytes,
     block_entries,
@@ -354,11 +355,6 @@ def _symmetrize(gram: Array, name: str) -> None:
 
 
 Source = FeatureSource | PrecomputedSource
-
-
-def add(total: Array | None, term: Array) -> Array:
-    """``total + term``, where None stands for a sum without terms."""
-    return term if total is None else total + term
 
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.

@@ -44,7 +44,7 @@ from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
@@ -325,17 +325,17 @@ def read_training(
     return read_features(model, why, X, y, sample_weight, groups, products)
 
 
-def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
+def _report_kernels(model: Any, rows: RowMap, bank: KernelBank) -> FeatureReport:
     """How the kernels between all rows are held, and why."""
     every = f"kernels between all {bank.n_samples:,} rows"
-    if not isinstance(bank, OnTheFlyBank):
-        return FeatureReport("kernels", f"{every} fit into memory")
+    if bank.held_as == "kernels":
+        return FeatureReport(bank.held_as, f"{every} fit into memory")
     why = "do not fit into memory together, but one matrix does"
     if model.features == "on_the_fly":
         why = "were to be made on the fly"
     elif rows.kernel_map.is_faster_on_the_fly():
-        why = "share distances or products, and take less time made anew than stored"
-    return FeatureReport("on the fly", f"{every} {why}")
+        why = "share distances or products, and take less time recomputed than stored"
+    return FeatureReport(bank.held_as, f"{every} {why}")
 
 
 def train(

@@ -252,7 +252,7 @@ class Intake:
             if self.kind not in (None, kind):
                 raise ValueError(
                     f"{owner}: y holds {kind}, but the first portion {self.kind}. "
-                    "Convert y to the same type in all portions"
+                    "Give y the same form in all portions"
                 )
         self.kind = kind
         return targets
