@@ -65,7 +65,7 @@ USELESS = {
     "constant number": ([3.0] * N, "the same value in every row"),
     "nothing": ([None] * N, "no values at all"),
     "id": ([f"p{i}" for i in range(N)], "as in an id"),
-    "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, beside '-'"),
+    "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, next to '-'"),
     "long text": (
         [f"note {i // 2 * 2 + i % 2 * (i > 5)}" for i in range(N)],
         "text of",

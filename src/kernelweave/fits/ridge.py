@@ -190,7 +190,7 @@ class RowDesign:
         labels of the rows left out, with the wrong sign.
 
         Without S, the held-out projections of all other rows move too. They are what S
-        is compared with, so that this reveals its labels as well, where rows count
+        is compared with, so this reveals its labels as well, where rows count
         differently from their weights. With ``a_T = 1'A_TT 1``, and to first order,
         predictions for the groups T move by ``-1'B_S / sum_T a_T`` on average, and
         intercepts by the same with the A of a kernel that is zero, ``w_T (1 - w_T/N)``
@@ -240,7 +240,7 @@ def binary_target(codes: np.ndarray, weights: np.ndarray | None = None) -> np.nd
     """``a_i = 1/m+`` in the positive class and ``-1/m-`` in the other, (n, 1).
 
     Ye et al. (2007), Eq. 8. Class 1, the second in sorted order, is the positive one,
-    as in scikit-learn, so that the sign of a projection is that of a decision function.
+    as in scikit-learn, so the sign of a projection is that of a decision function.
 
     Parameters
     ----------
@@ -653,7 +653,7 @@ class AlphaPath(ABC):
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared error of each target column, (a, k).
 
-        ``alphas`` (a, 1) are shared by the columns, of (a, k) each has its own.
+        ``alphas`` are (a, 1), shared by the columns, or (a, k), one for each of them.
         """
 
     def press(self, alphas: np.ndarray) -> np.ndarray:
@@ -886,13 +886,13 @@ FIRST_STEP, LONGEST_STEP, GROWTH = 2.0, 5.0, 2.5
 #: Slopes that fall by a factor below exp(this times the step) belong to an error that
 #: levels off, where they are proportional to alpha or its inverse, not to a minimum.
 FADING = 1.3
-#: A search without hope of beating a rival ends: hope is this many times the decrease
-#: that is predicted.
+#: A search ends once even this many times the predicted decrease would not beat its
+#: rival.
 HOPE = 4.0
 MOST_INVERSES = 16
-#: From this number of rows on, a sample of them is searched first.
+#: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
-#: From this number of rows on, slopes are estimated, from so many random vectors.
+#: With this many rows or more, slopes are estimated, from so many random vectors.
 PROBED_FROM, PROBES = 3000, 128
 #: Curvature of the log error of four times as many rows, relative to that of a sample.
 FLATTER = 0.5
@@ -956,7 +956,7 @@ class LooDescent:
         Weights of the rows.
     n_probes : int, optional
         Random vectors for slopes; by default ``PROBES`` with many rows, and for fewer
-        none, so that slopes are exact.
+        none, so slopes are exact.
     """
 
     def __init__(
@@ -1077,7 +1077,7 @@ class LooDescent:
         return self.at(math.exp(min(max(math.log(max(alpha, 1e-300)), low), high)))
 
     def _sample(self) -> LooDescent:
-        """The same search on a quarter of the rows, drawn at random but always alike.
+        """The same search on a quarter of the rows, drawn with a fixed seed.
 
         With u, the unit vector along the roots of the weights of these rows, centring
         on them is ``(I - uu') G~_ss (I - uu')`` and ``(I - uu') H~_s``.
@@ -1104,7 +1104,7 @@ class LooDescent:
         """A minimum downhill from the first point.
 
         Beyond the best point so far, downhill from it, there may be a ``wall``: a point
-        of larger error, or from which downhill is back. Then a minimum lies between.
+        of larger error, or whose slope points back. Then a minimum lies between.
         """
         low, high = self.bounds
         limit = self.n_inverses + MOST_INVERSES
@@ -1135,7 +1135,7 @@ class LooDescent:
             if last.error >= best.error:
                 wall = last
             else:
-                if last.slope * (last.alpha - best.alpha) > 0:  # downhill is back
+                if last.slope * (last.alpha - best.alpha) > 0:  # the slope points back
                     wall = best
                 best = last
         if fading:  # slopes proportional to alpha are their own derivative

@@ -308,8 +308,9 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
     outside the range of G, where rounding spoils Q'F. Features are sorted by their
     dependence on the labels, and by their variance where that is the same.
 
-    Q'F would be symmetric, and ``F'F + alpha Q'F`` the identity, but for rounding: by
-    what they miss that, relative to the distance of the eigenvalues, features may turn.
+    Q'F would be symmetric, and ``F'F + alpha Q'F`` the identity, but for rounding: how
+    far they are from that, relative to the gaps between eigenvalues, bounds how far
+    features may rotate.
     """
     coef, features = subspace.coef, subspace.features
     inner = to_numpy(coef.T @ features).astype(np.float64)

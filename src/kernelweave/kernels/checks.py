@@ -33,7 +33,7 @@ INDEFINITE = 1e-6
 #: what long sums in single precision leave, even if passed in double precision.
 #: A matrix that is not a kernel is off by far more.
 ASYMMETRY = 1e-4
-#: Eigenvalues up to this multiple of the mean are noise in a matrix that is no kernel.
+#: Eigenvalues up to this multiple of the mean are noise if a matrix is not a kernel.
 NOISE = 1e-2
 
 

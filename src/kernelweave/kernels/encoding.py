@@ -30,7 +30,7 @@ from kernelweave.views.raw_columns import (
 
 #: Text of more values than this, or than half of the rows, is not one-hot encoded.
 MOST_VALUES = 40
-#: Fewer different numbers than this are no row numbers.
+#: Fewer distinct numbers than this are not taken for row numbers.
 FEWEST_IDS = 10
 #: How columns are used.
 NUMBER, ONE_HOT, LEFT_OUT = "number", "one-hot", "left out"
@@ -143,7 +143,7 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
         raise ValueError(
-            f"'auto' does not know what to do: {found}. Make the values of a column "
+            f"'auto' cannot use these columns: {found}. Make the values of a column "
             "alike, leave it out of the view, or encode it with Pipe(transformer, ...)."
         )
     plan = ColumnPlan(uses)
@@ -179,7 +179,7 @@ def _use(label: Any, column: Column) -> ColumnUse:
     if reason and kind == "text" and reason != CONSTANT:
         odd = [value for value in known if not _is_number(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
-            reason = "numbers as text" + (f", beside {odd[0]!r:.40}" if odd else "")
+            reason = "numbers as text" + (f", next to {odd[0]!r:.40}" if odd else "")
     if reason:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
@@ -221,7 +221,7 @@ COUNTS, CONSTANT = "counts the rows, as an id does", "the same value in every ro
 def looks_like_ids(values: np.ndarray) -> bool:
     """Whether numbers (n,) are different integers that fill at least half their range.
 
-    Those of a random subset of the rows of a table with row numbers do so, too.
+    Those of a random subset of the rows of a table with row numbers do so as well.
     """
     n = len(values)
     if n < FEWEST_IDS or not float(np.max(values) - np.min(values)) + 1 <= 2 * n:

@@ -36,7 +36,7 @@ class FixedTree:
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
-    the positions of the parts alone, so that a sum is the same, bit for bit, no matter
+    the positions of the parts alone, so a sum is the same, bit for bit, no matter
     how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
     partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
     either a part has been added, or it has not.

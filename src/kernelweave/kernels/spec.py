@@ -344,7 +344,7 @@ def remarks_of(views: list[View]) -> list[str]:
         if sees_targets(view.kernel):
             found.append(
                 f"view {view.name!r}: its transformer has seen the targets of all "
-                "training rows, so that leave-one-out results are too good, and there "
+                "training rows, so leave-one-out results are too good, and there "
                 "is no cv_score_; judge the model by cross_val_score"
             )
     return found
@@ -447,7 +447,7 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     limit = DWARFS[namespace(host_like(block)).finfo(block.dtype).bits]
     entries = block.data if issparse(block) else block
     if not (entries.shape[0] and largest_of(entries) > limit):
-        return  # NaN passes, too: it is checked elsewhere
+        return  # NaN passes as well: it is checked elsewhere
     if issparse(block):
         block = dense_rows(block)
     sizes = np.abs(to_numpy(block).astype(np.float64))
@@ -503,7 +503,7 @@ def name_largest(
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
     return (
-        f"{_entry(view, block, i, j, numbers)}, so that values of the kernel {label} "
+        f"{_entry(view, block, i, j, numbers)}, so values of the kernel {label} "
         f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
         "if the number is right, rescale the column, or standardise it with "
         "Pipe(StandardScaler(), ...)."

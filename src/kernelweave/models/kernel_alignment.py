@@ -113,7 +113,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
-        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by

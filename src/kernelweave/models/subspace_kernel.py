@@ -82,7 +82,7 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
     ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
-    both: the first maximum is convex in the weights, so that over weights that sum to
+    both: the first maximum is convex in the weights, so over weights that sum to
     one it is attained at a single kernel, which ``weights="plain"`` finds.
 
     Parameters

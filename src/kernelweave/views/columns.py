@@ -216,7 +216,7 @@ def is_table(X: object) -> bool:
 
 
 def is_dict(X: object) -> bool:
-    """Whether X is a dict; SciPy's sparse dict of keys is one, too, but holds rows."""
+    """Whether X is a dict; SciPy's sparse dict of keys is one but holds rows."""
     return isinstance(X, dict) and not issparse(X)
 
 

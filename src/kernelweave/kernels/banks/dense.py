@@ -446,8 +446,8 @@ class DenseBank(KernelBank):
 
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
-    #: From so many samples on, a factorisation is given a triangle only, in blocks of
-    #: so many rows: a third less to read, but more calls.
+    #: With this many samples or more, a factorisation gets only a triangle, in blocks
+    #: of so many rows: a third less to read, but more calls.
     many_samples, triangle_rows = 1000, 32
     #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
     #: which BLAS takes matrices as they are, and the samples below which one is enough.

@@ -1,6 +1,6 @@
 """The bank made on the fly: p kernels of n rows in the memory of none of them.
 
-A pass computes every kernel anew, one tile of rows and columns after another, and each
+A pass computes every kernel again, one tile of rows and columns after another, and each
 pair of rows only once. Kernels of a view that are functions of the same products or
 distances share them within a tile. Nothing is centred in memory: with the means m and g
 of a kernel K, known from one first pass, and its scale s::

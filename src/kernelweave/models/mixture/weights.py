@@ -98,7 +98,7 @@ def learn_weights(
 
     Beside the outcomes of the groups of classes, a bound on the error of the sum of
     their values is returned, due to digits that the kernels had lost. With noise="em"
-    the noise levels in the panel change, too; ``experts`` have all candidate levels.
+    the noise levels in the panel change as well; ``experts`` have all candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))

@@ -410,7 +410,7 @@ ROWS_PER_VIEW = 5
 def caution_about_shares(model: Any) -> str | None:
     """Why the shares of a fitted model should not be interpreted, if they should not.
 
-    Equal weights are not an answer of the data, and need no warning.
+    Equal weights are not learned from the data, and need no warning.
     """
     weights = to_numpy(model.kernel_weights_)
     n_views = len(model.view_shares_)
@@ -1001,8 +1001,8 @@ class KernelDiscriminant(
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
-    # Generic code tries classifiers with probabilities on feature tables, which are no
-    # precomputed kernels: with these the method appears only once fitted.
+    # Generic code tries classifiers with probabilities on feature tables, which are not
+    # precomputed kernels; with those, the method appears only after fitting.
     @available(lambda self: hasattr(self, "classes_") or not is_precomputed(self.views))
     @lazily
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -117,7 +117,7 @@ def whole(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 MOST = float(np.finfo(np.float64).max)
 
-#: Fewer whole numbers than this, or more rows for each of them, pass for classes.
+#: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
@@ -239,7 +239,7 @@ def refuse_own_target(model: Any, X: Any, y: Any) -> None:
     for view, columns in zip(views, positions, strict=True):
         if names.index(name) in columns:
             raise ValueError(
-                f"View {view.name!r}: the column {name!r} of X is y itself, so that "
+                f"View {view.name!r}: the column {name!r} of X is y itself, so "
                 "there is nothing to learn. Leave it out of the view, or pass "
                 f"X.drop(columns={name!r})"
             )
@@ -373,7 +373,7 @@ def refuse_mixture(y: Any, owner: str) -> None:
 
 
 def _objects(y: Any) -> np.ndarray:
-    """Targets (n, t) as given, before NumPy makes them alike; no rows if they are."""
+    """Targets (n, t) before NumPy converts them to one type; empty if they have one."""
     values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
     rows = values.reshape(len(values), -1) if values.size else values.reshape(-1, 1)
     return rows if values.dtype == object else rows[:0]
@@ -1096,7 +1096,8 @@ def _rows_that_count(
     return keep, weights, codes
 
 
-#: Others that weigh no more than this, relative to one row or group, are rounding.
+#: If all others weigh no more than this, relative to one row or group, only rounding
+#: is left without it.
 NOTHING_LEFT = 1e-12
 
 

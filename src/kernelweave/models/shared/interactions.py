@@ -1,7 +1,7 @@
 """``interactions="auto"``: products of views, if they lower the leave-one-out error.
 
 They are kept if they lower it by 10 % or more; in the folds of ``cv_score_``
-the same choice is made anew. Explicit features have no such error for every row, and
+the same choice is made again. Explicit features have no such error for every row, and
 are learned from once.
 """
 
@@ -41,7 +41,7 @@ def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
     """What was learned with the products of views, if they are worth it, or without."""
     if _worthwhile(products, alone):
         return products
-    # The folds have chosen between both, and so are those of either.
+    # The folds made the same choice themselves, so their score holds for either.
     own, gaussians = alone.gaussians, products.gaussians
     if own is not None and gaussians is not None:
         own = replace(own, temperature=gaussians.temperature)

@@ -262,14 +262,14 @@ def _first_by_score(scores: list[float], errors: list[float]) -> int:
     """Where the score is largest; of equal ones, where the error is smallest."""
     if np.all(np.isnan(scores)):
         raise ValueError(
-            "the measure named by scoring is undefined on the rows left out, whatever "
-            "alpha and norm; use another one"
+            "the measure named by scoring is undefined on the rows left out, for "
+            "every alpha and norm; use another one"
         )
     tied = np.nan_to_num(scores, nan=-np.inf) >= np.nanmax(scores) - SAME_SCORE
     return int(np.argmin(np.where(tied, errors, np.inf)))
 
 
-#: From this number of rows on, the best alpha is sought downhill from the learned one.
+#: With this many rows or more, the search for alpha goes downhill from the learned one.
 #: For fewer an eigendecomposition, which sees all alphas, costs next to nothing.
 MANY_ROWS = 300
 
@@ -391,7 +391,7 @@ def search_norms(
     return replace(best, candidates=dict(sorted(candidates.items())))
 
 
-#: From this number of rows on, a sample of them rules out norms: a share of the rows,
+#: With this many rows or more, a sample of them rules out norms: a share of the rows,
 #: but at least so many. On fewer the best norm is often not that of all rows.
 RACED_FROM, RACED_SHARE, RACED_AT_LEAST = 1500, 0.125, 1000
 #: Standard errors between an error and a bound on it.
@@ -458,7 +458,7 @@ def race_norms(
 
 
 def _sample_rows(design: RowDesign, size: int) -> np.ndarray:
-    """About ``size`` rows, drawn at random but always alike; groups stay together."""
+    """About ``size`` rows, drawn with a fixed seed; groups stay together."""
     units = design.units
     rank = np.random.default_rng(0).permutation(int(np.max(units)) + 1)[units]  # (n,)
     return np.flatnonzero(rank <= np.sort(rank)[size - 1])
@@ -585,7 +585,7 @@ def split_learned(
 
 @dataclass(frozen=True)
 class FoldScore:
-    """What folds in which everything is learned anew say about new rows.
+    """What folds in which everything is learned again say about new rows.
 
     Attributes
     ----------
