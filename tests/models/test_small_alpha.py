@@ -53,7 +53,7 @@ FULL_RANK = [
     model
     for model in MODELS
     if getattr(model, "features", "auto") == "auto"
-    and getattr(model, "scatter", "total") == "total"
+    and model.scatter == "total"
 ]
 VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
 ALPHAS = {

@@ -337,7 +337,8 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
-    worst, last = text_of(gaps, min(gaps, key=gaps.__getitem__)), text_of(gaps, rows[-1])
+    worst = text_of(gaps, min(gaps, key=gaps.__getitem__))
+    last = text_of(gaps, rows[-1])
     return holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
 
 
