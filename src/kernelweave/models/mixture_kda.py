@@ -306,6 +306,7 @@ class MixtureKDA(KernelDiscriminant):
             for coef, weights in zip(panel.coef, mixture.weights, strict=True)
             if coef is not None
         ]
+        loo_error = design.mean_square(panel.target - mean)
         self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
@@ -316,7 +317,7 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_variance_ = from_numpy(panel.variance, like)
         self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
         self.loo_projection_ = from_numpy(held_out, like)
-        self.loo_error_ = design.mean_square(panel.target - mean)
+        self.loo_error_ = loo_error
         self.n_iter_ = mixture.n_iter
         self._set_gaussians(gaussians)
         self._note_rounding(max(steep))

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.predictive import PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target, steepness_of
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -192,27 +192,21 @@ class ProbabilisticKDA(KernelDiscriminant):
         gaussians = ClassGaussians.fit(
             expert.held_out, path.target, codes, expert.variance, design, priors
         )
+        error = design.mean_square(path.target - expert.mean)
+        score = design.each @ np.sum(expert.log_density, axis=1) / design.total
+        steepness = steepness_of(expert.coef, expert.held_out)
         self._set_weights(rows, weights, classes)
-        self._publish(path, expert, gaussians)
+        self._path, self.n_iter_ = path, 1
+        self.noise_ = from_numpy(expert.noise, rows.like)
+        self.amplitude_ = from_numpy(expert.amplitude, rows.like)
+        self.dual_coef_ = from_numpy(expert.coef, rows.like)
+        self.loo_mean_ = from_numpy(expert.mean, rows.like)
+        self.loo_variance_ = from_numpy(expert.variance, rows.like)
+        self.loo_error_, self.loo_log_density_ = error, float(score)
+        self._set_gaussians(gaussians)
+        self._note_rounding(steepness)
         progress.end()
         return self
-
-    def _publish(
-        self, path: PredictivePath, expert: Expert, gaussians: ClassGaussians
-    ) -> None:
-        """Set the fitted attributes beyond kernels and classes."""
-        self._path, target, design = path, path.target, path.design
-        self.noise_ = from_numpy(expert.noise, self._like)
-        self.amplitude_ = from_numpy(expert.amplitude, self._like)
-        self.dual_coef_ = from_numpy(expert.coef, self._like)
-        self.loo_mean_ = from_numpy(expert.mean, self._like)
-        self.loo_variance_ = from_numpy(expert.variance, self._like)
-        self.loo_error_ = design.mean_square(target - expert.mean)
-        score = design.each @ np.sum(expert.log_density, axis=1)
-        self.loo_log_density_ = float(score / design.total)
-        self.n_iter_ = 1
-        self._set_gaussians(gaussians)
-        self._note_rounding(steepness_of(expert.coef, expert.held_out))
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)

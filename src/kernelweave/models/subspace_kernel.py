@@ -381,6 +381,7 @@ callable, default="normalized"
         aligned: AlignmentResult | None,
     ) -> None:
         """Set the fitted attributes."""
+        steepness = subspace.steepness
         self._set_weights(rows, choice.weights, classes)
         self.norm_, self.alpha_ = choice.norm, choice.alpha
         self.n_iter_ = int(choice.n_iter)
@@ -390,7 +391,7 @@ callable, default="normalized"
         if aligned is not None:
             self.alignment_ = aligned.value
             self.n_iter_ += aligned.n_iter
-        self._note_rounding(subspace.steepness, choice.missed, subspace)
+        self._note_rounding(steepness, choice.missed, subspace)
         self._set_certificate(choice.certificate)
         if aligned is not None and not aligned.converged:
             warnings.warn(

@@ -261,13 +261,13 @@ class SubspaceKernelSVC(
         certificate = replace(certificate, problem=self._problem(alpha, design))
         subspace = joint.point.subspace
         doubted = _doubted(subspace, joint.point.duals, self.n_components)
+        coef, steepness = design.scale(subspace.coef) * scale**0.5, subspace.steepness
         self._set_weights(rows, found.weights, classes)
         self.alpha_, self.n_iter_ = alpha, found.n_factorizations + joint.n_iter
-        self.subspace_coef_ = design.scale(subspace.coef) * scale**0.5
-        self.n_components_ = int(self.subspace_coef_.shape[1])
+        self.subspace_coef_, self.n_components_ = coef, int(coef.shape[1])
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
-        self._note_rounding(subspace.steepness, subspace=doubted)
+        self._note_rounding(steepness, subspace=doubted)
         # If the problem is not convex, a remaining gap is not a failure.
         searched = few or (not convex and found.converged)
         self._set_certificate(certificate, warn=not searched)
