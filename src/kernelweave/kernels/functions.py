@@ -528,7 +528,7 @@ class Pipe(Kernel):
     def label(self) -> str:
         """Names of the transformer and of the kernel."""
         inner = self.kernel.label if isinstance(self.kernel, Kernel) else self.kernel
-        if isinstance(self.transformer, Standardizer):
+        if isinstance(self.transformer, Standardizer | ColumnEncoder):
             return f"{self.transformer.label} {inner}"
         return f"{type(self.transformer).__name__} > {inner}"
 

@@ -102,9 +102,9 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: Any, callback: Callback) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
-        given = model.get_params(deep=False)
-        own = {one.name: given[one.name] for one in fields(cls) if one.name in given}
-        return cls(**own, callback=callback)
+        found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
+        given = {name: value for name, value in found.items() if value is not None}
+        return cls(**given | {"callback": callback})
 
     def for_folds(self, whole: Choice) -> LearnerOptions:
         """Those for some of the rows, after the choice made on the ``whole``.

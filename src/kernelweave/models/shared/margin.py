@@ -88,16 +88,14 @@ class MarginOptions:
 
         At C = 1, a class with few rows whose weights are large is memorised.
         """
-        given = model.get_params(deep=False)
-        soft = model.margin != "hard" and not model.signed
-        shared = given.get("weights", "shared") == "shared"
-        balanced = model.class_weight is not None
-        by_folds = soft and shared and balanced and model.C == "auto"
+        own = [one.name for one in fields(cls) if one.name != "owner"]
+        given = {name: getattr(model, name) for name in own}
+        plain = model.margin != "hard" and not model.signed
+        plain = plain and model.weights == "shared" and model.class_weight is not None
+        settled = "cv" if plain and model.C == "auto" else 1.0
         for name in ("C", "norm"):
-            if given[name] == "auto":
-                given[name] = "cv" if by_folds else 1.0
-        own = {one.name: given[one.name] for one in fields(cls) if one.name in given}
-        return cls(owner=type(model).__name__, **own)
+            given[name] = settled if given[name] == "auto" else given[name]
+        return cls(owner=type(model).__name__, **given)
 
 
 @dataclass(frozen=True)
@@ -360,6 +358,8 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
 
 class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
+
+    weights: str = "shared"  # the parameter, where an estimator has none
 
     def _publish(
         self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit], **more: Any

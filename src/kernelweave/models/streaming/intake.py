@@ -93,6 +93,8 @@ class Intake:
     estimator : estimator
         An unfitted one with the same parameters, in which scikit-learn notes the
         columns of the first portion, and looks up whether later ones match.
+    products : bool
+        Whether to add products of views.
     seed : int
         Fixes landmarks, frequencies and folds; drawn unless ``random_state`` is one.
     n_folds : int
@@ -113,10 +115,8 @@ class Intake:
     stored: Sequence[Any] = ()
 
     def __init__(self, model: Any, why: str, products: bool | None = None) -> None:
-        parameters = model.get_params(deep=False)
-        if products is not None:
-            parameters["interactions"] = products
-        self.estimator, self.why = type(model)(**parameters), why
+        self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
+        self.products = wants_products(model) if products is None else products
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -128,6 +128,7 @@ class Intake:
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "bearer" in state:  # its name in the files of version 0.1.0
             state["estimator"] = state.pop("bearer")
+            state["products"] = wants_products(state["estimator"])
         self.__dict__.update(state)
 
     @property
@@ -233,7 +234,7 @@ class Intake:
     def _settle(self, X: Any) -> None:
         """Find the columns of each view, and settle what "auto" does with them."""
         self.positions = resolve_columns(X, self.views)
-        if wants_products(self.estimator):
+        if self.products:
             self.views, self.positions = with_products(self.views, self.positions)
         self.views = choose_forms(X, self.views, self.positions)
         for v, view in enumerate(self.views):
@@ -252,7 +253,7 @@ class Intake:
             if self.kind not in (None, kind):
                 raise ValueError(
                     f"{owner}: y holds {kind}, but the first portion {self.kind}. "
-                    "Give y the same form in all portions"
+                    "Convert y to one form for all portions"
                 )
         self.kind = kind
         return targets
