@@ -24,7 +24,8 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.views.raw_columns import Columns, detached_block
+from kernelweave.kernels.spec import detached_block
+from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer

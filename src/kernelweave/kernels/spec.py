@@ -13,7 +13,15 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import get_tags
 
-from kernelweave._array import Array, at_home, is_array, largest_of, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    detached,
+    is_array,
+    largest_of,
+    namespace,
+    to_numpy,
+)
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix, guarded
 from kernelweave.kernels.encoding import (
@@ -273,6 +281,14 @@ def features_path(kernel: Kernel) -> Hashable:
     """What the features of a kernel depend on: those with the same path share them."""
     steps = tuple(id(step) for step in kernel.steps)
     return steps, kernel.core.takes_columns, kernel.core.ignores_origin
+
+
+def detached_block(block: Any) -> Any:
+    """The rows of a view in memory of their own, so that nobody else can change them.
+
+    See :func:`kernelweave._array.detached`.
+    """
+    return block.copy() if isinstance(block, Columns) else detached(block)
 
 
 def as_stored(X: Any, Z: Any) -> Any:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelweave._array import detached
 from kernelweave._files import check_arrow
 from kernelweave.views.columns import (
     column_names,
@@ -188,14 +187,6 @@ class Columns:
         if not np.any(rows):
             return filler[np.zeros(len(rows), dtype=int)]
         return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]
-
-
-def detached_block(block: Any) -> Any:
-    """The rows of a view in memory of their own, so that nobody else can change them.
-
-    See :func:`kernelweave._array.detached`.
-    """
-    return block.copy() if isinstance(block, Columns) else detached(block)
 
 
 def read_columns(X: Any, columns: list[int]) -> Columns:

@@ -56,6 +56,7 @@ from kernelweave.kernels.functions import Frame, host_like, rows_for, seen_by
 from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
+    detached_block,
     features_path,
     gram_stack,
     name_largest,
@@ -66,7 +67,6 @@ from kernelweave.kernels.spec import (
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, numbered, some
 from kernelweave.views.missing import ObservedViews, take_rows
-from kernelweave.views.raw_columns import detached_block
 
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6

@@ -32,7 +32,13 @@ from kernelweave.kernels.moments import (
     WORK_MATRICES,
     ChunkRecipe,
 )
-from kernelweave.kernels.spec import as_stored, readers, settle, warn_twins
+from kernelweave.kernels.spec import (
+    as_stored,
+    detached_block,
+    readers,
+    settle,
+    warn_twins,
+)
 from kernelweave.models.shared.inputs import (
     RowMap,
     as_given,
@@ -53,7 +59,7 @@ from kernelweave.views.columns import (
     validate_features,
     validate_new,
 )
-from kernelweave.views.raw_columns import Columns, detached_block, read_columns
+from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
