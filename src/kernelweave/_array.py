@@ -130,16 +130,18 @@ def detached(x: Array) -> Array:
     """``x`` in memory of its own, so that nobody else can change it.
 
     A copy in C order, unless ``x`` is a NumPy array that owns its memory: pass a slice
-    of an array to which others hold a reference. Sparse arrays are returned unchanged,
-    and tables are copied.
+    of an array to which others hold a reference. Sparse arrays are returned unchanged.
     """
-    if hasattr(x, "table"):
-        return x.copy()
     if not is_array(x) or (type(x) is np.ndarray and x.flags.owndata):
         return x
     if is_numpy(x):
         return np.array(x, order="C")
     return namespace(x).asarray(x, copy=True)
+
+
+def add(total: Array | None, term: Array) -> Array:
+    """``total + term``, where None stands for a sum without terms."""
+    return term if total is None else total + term
 
 
 def add_to_diagonal(a: Array, value: float | Array) -> None:
@@ -173,9 +175,9 @@ DOUBLE_EPS = float(np.finfo(np.float64).eps)
 BLOCK = 1024
 #: The same for NumPy arrays, where larger blocks would waste more of the triangle.
 HOST_BLOCK = 512
-#: Rows above which NumPy arrays are factored in blocks, too: OpenBLAS's own parallel
-#: factorisation writes beyond its buffers from about 15,000 rows on, on two threads of
-#: a processor with AVX-512, and ends the program.
+#: Rows above which NumPy arrays are also factored in blocks: OpenBLAS's own parallel
+#: factorisation writes beyond its buffers with about 15,000 rows or more, on two
+#: threads of a processor with AVX-512, and ends the program.
 LAPACK_ROWS = 8192
 #: Rows of a triangle that are squared while they are in the cache.
 CACHED_ROWS = 64
@@ -241,7 +243,7 @@ def _cholesky_in_place(a: Array) -> Array:
 
         A_JJ - L_J L_J' = L_JJ L_JJ',    L_IJ = (A_IJ - L_I L_J') L_JJ^-T    below it
 
-    so that nearly all of the work is one product per block. GPUs take long for
+    so nearly all of the work is one product per block. GPUs take long for
     triangular solves, so each corner is inverted once. The strict upper triangle of the
     corner, which nobody reads, keeps the inverse for :func:`_solve_in_blocks`.
     """
@@ -539,7 +541,7 @@ ORDINARY = {32: 128 // 4, 64: 1024 // 3}
 #: Largest sum of squares allowed, as a fraction of the largest finite number: it leaves
 #: room for the computations that follow.
 ROOM = 1e-8
-#: Binary exponent of the largest unit; its reciprocal is a normal number, too.
+#: Binary exponent of the largest unit; its reciprocal is a normal number as well.
 EXTREME = {32: 125, 64: 1021}
 
 
@@ -755,7 +757,7 @@ def in_threads(
 ) -> list[Result]:
     """Deal parts out to as many threads as linear algebra may use at this moment.
 
-    NumPy computes without Python's lock, so that passes over matrices gain as much
+    NumPy computes without Python's lock, so passes over matrices gain as much
     from a second core as BLAS does.
 
     Parameters

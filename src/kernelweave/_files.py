@@ -1,4 +1,4 @@
-"""Files that may be damaged, or made to fill the memory, are read or refused.
+"""Read files that may be damaged or crafted to exhaust memory, or refuse them.
 
 Tables are written as CSV, with no cell that a spreadsheet would run.
 """
@@ -102,7 +102,7 @@ def check_arrow(content: bytes) -> None:
         return int(struct.unpack_from(f"<{form}", content, at)[0])
 
     def entry(table: int, i: int) -> int:
-        """Where a table (of FlatBuffers) refers to from its entry i; 0 for nowhere."""
+        """The offset that entry i of a FlatBuffers table points to; 0 if absent."""
         places = table - read("i", table)
         there = 4 + 2 * i < read("H", places) and read("H", places + 4 + 2 * i)
         return there and table + there + read("I", table + there)

@@ -1,6 +1,6 @@
 """The base classes of scikit-learn, with types for mypy.
 
-scikit-learn has no types, so that mypy takes its classes for Any, and believes every
+scikit-learn has no types, so mypy treats its classes as Any, and believes every
 attribute of a class derived from Any: ``model.predct`` would pass. For mypy, which
 takes a variable named ``MYPY`` to be true, the public methods are declared here. Other
 type checkers read the source of scikit-learn.

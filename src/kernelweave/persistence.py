@@ -63,7 +63,7 @@ INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, Type
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
 #: Where scikit-learn defines what its searches, ensembles and calibrated classifiers,
-#: and the ``cv`` and requests for metadata of ours, keep beside estimators.
+#: and the ``cv`` and requests for metadata of ours, keep besides estimators.
 SCIKIT_LEARN = (
     "sklearn.calibration",
     "sklearn.metrics._scorer",
@@ -154,7 +154,7 @@ def save(
     if not isinstance(model, BaseEstimator) or isinstance(model, type):
         raise TypeError(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
-            "pass it itself"
+            "pass the fitted model"
         )
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
@@ -411,7 +411,7 @@ def _refusals(path: Path) -> Iterator[None]:
         ) from error
     except Exception as error:  # a damaged file fails anywhere in zipfile or skops
         raise ModelFileError(
-            f"cannot load {str(path)!r}: it is damaged, or no file of "
+            f"cannot load {str(path)!r}: it is damaged, or was not written by "
             f"kernelweave.save ({_cause(error)}); save the model again"
         ) from error
 

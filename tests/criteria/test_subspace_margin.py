@@ -162,7 +162,7 @@ def test_there_is_no_sdp(rng):
         ({"C": np.inf}, "C must be"),
         ({"alpha": "learn"}, "alpha must be"),
         ({"alpha": -1.0}, "alpha must be"),
-        ({"signs": np.ones((60, 1))}, "both signs"),
+        ({"signs": np.ones((60, 1))}, "both classes; got 60 of [+]1 and 0 of -1"),
         ({"signs": np.zeros((60, 1))}, r"\+1 or -1"),
     ],
 )

@@ -217,8 +217,8 @@ def test_duplicate_kernels_are_remarked_on(rng):
         ({"alpha": "learn"}, "has no learned regularisation; give a float > 0"),
         ({"alpha": 0.0}, "alpha must be a float > 0, got 0.0"),
         ({"alpha": np.nan}, "got nan"),
-        ({"codes": np.zeros(3, dtype=int)}, "codes must be 10 integers"),
-        ({"codes": np.zeros(10)}, "got dtype float64"),
+        ({"codes": np.zeros(3, dtype=int)}, "codes must be a vector of 10 integers"),
+        ({"codes": np.arange(10) % 2.0}, r"integers .* got array\(\[0., 1.\]"),
         ({"target": np.full((10, 1), np.nan)}, "the target contains NaN"),
     ],
 )

@@ -7,8 +7,11 @@ import pytest
 
 from kernelweave.fits.ridge import (
     binary_target,
+    checked_signs,
+    checked_target,
     class_target,
     reduced_class_target,
+    require_both_signs,
 )
 
 SIZES = [[1, 1], [7, 3], [2, 5, 9], [1, 1, 1, 40], [4] * 11]
@@ -89,3 +92,44 @@ def test_bad_codes_are_named(codes, k, message):
     for make in (class_target, reduced_class_target):
         with pytest.raises(ValueError, match=message):
             make(np.asarray(codes), k)
+
+
+SIGNS = np.array([[1.0, 1.0], [-1.0, 0.0], [1.0, 1.0]])
+BAD = {
+    "target, shape": (checked_target, (np.ones(3), 3), r"shape \(3, k\) .* got \(3,\)"),
+    "target, NaN": (
+        checked_target,
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), 2),
+        "NaN or infinite values; the first is nan in row 1, column 1",
+    ),
+    "signs, no label": (
+        checked_signs,
+        (SIGNS, 3),
+        r"\+1 or -1; row 1, column 1 has 0.0",
+    ),
+    "labels, value": (
+        checked_signs,
+        (np.array([1, 2]), 2, "labels", 1),
+        r"labels must be \+1 or -1; row 1 has 2.0",
+    ),
+    "labels, shape": (
+        checked_signs,
+        (SIGNS, 3, "labels", 1),
+        r"labels .* \(3,\) .*entry",
+    ),
+    "one sign": (
+        require_both_signs,
+        (SIGNS,),
+        r"column 1 of the signs .* 2 of \+1 and 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("check", "given", "message"), BAD.values(), ids=BAD)
+def test_bad_targets_and_signs_are_named(check, given, message):
+    with pytest.raises(ValueError, match=message):
+        check(*given)
+
+
+def test_signs_may_be_absent_where_that_is_allowed():
+    assert np.array_equal(checked_signs(SIGNS.astype(int), 3, zeros=True), SIGNS)

@@ -52,8 +52,7 @@ MODELS = [
 FULL_RANK = [
     model
     for model in MODELS
-    if getattr(model, "features", "auto") == "auto"
-    and getattr(model, "scatter", "total") == "total"
+    if getattr(model, "features", "auto") == "auto" and model.scatter == "total"
 ]
 VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
 ALPHAS = {

@@ -77,7 +77,7 @@ BAD = {
         "complexity must be > 0",
     ),
     "labels": ({"labels": np.array([1, 0])}, r"\+1 or -1"),
-    "shape": ({"labels": np.ones(3)}, r"the shapes \(2,\) and \(3,\)"),
+    "shape": ({"labels": np.ones(3)}, r"shape \(2,\) with one .* got \(3,\)"),
     "nan": ({"decision": np.array([1, np.nan])}, "NaN"),
 }
 

@@ -57,7 +57,7 @@ def test_no_other_kernel_of_this_trace_is_better(rng, margin, C):
 
 
 BAD = {
-    "labels": (free_margin, (np.array([1, 2]),), r"values \+1 or -1"),
+    "labels": (free_margin, (np.array([1, 2]),), r"\+1 or -1; row 1 has 2"),
     "one class": (free_margin, (np.ones(3),), "both classes"),
     "margin": (free_margin, (np.array([1, -1]), 2.0, "l3"), "'hard', 'l1' or 'l2'"),
     "trace": (free_margin, (np.array([1, -1]), 0.0), "trace must be a finite number"),

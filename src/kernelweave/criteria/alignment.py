@@ -18,6 +18,7 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
+from kernelweave.fits.ridge import checked_target
 from kernelweave.kernels.checks import checked_matrix, checked_row_weights
 from kernelweave.protocols import (
     Bank,
@@ -81,7 +82,7 @@ class Target:
 CENTRED = 16.0
 
 
-def kernel_moments(
+def norms_and_cosines(
     bank: Bank, target: Target, centred: bool, row_weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels.
@@ -232,7 +233,9 @@ class Alignment(KernelCriterion):
             raise ValueError("give either target or target_kernel, not both")
         n = bank.n_samples
         if target is not None:
-            values = _from_columns(target, n)
+            columns = to_numpy(target).astype(np.float64)
+            columns = columns[:, None] if columns.ndim == 1 else columns
+            values = checked_target(columns, n)
             labelled = np.flatnonzero(np.any(values != 0, axis=1))
         else:
             values = checked_matrix(target_kernel, "target_kernel", n, "samples")
@@ -252,8 +255,8 @@ class Alignment(KernelCriterion):
                 + (" after centring: it contains only one class" if centred else "")
             )
         part = bank.restrict(self.rows)
-        moments = kernel_moments(part, known, self.centred, counts)
-        self.norms, self.correlations, self.cosines, cancelled = moments
+        found = norms_and_cosines(part, known, self.centred, counts)
+        self.norms, self.correlations, self.cosines, cancelled = found
         self._lost = bank.entry_errors() * cancelled
 
     def alignment(self, weights: np.ndarray) -> float:
@@ -388,20 +391,6 @@ class AlignmentTerms(CertificateTerms):
         """``-norm(m + s v)``, or -1: no cosine is larger."""
         point = np.array([1.0, s])
         return -float(np.sqrt(np.clip(point @ self.products @ point, 0.0, 1.0)))
-
-
-def _from_columns(target: Array, n: int) -> np.ndarray:
-    """H (n, k), checked."""
-    columns = to_numpy(target).astype(np.float64)
-    columns = columns[:, None] if columns.ndim == 1 else columns
-    if columns.ndim != 2 or columns.shape[0] != n:
-        raise ValueError(
-            f"the target must have one row for each of the {n} samples; got shape "
-            f"{tuple(target.shape)}"
-        )
-    if not np.all(np.isfinite(columns)):
-        raise ValueError("the target contains NaN or infinite values")
-    return columns
 
 
 def _row_numbers(rows: Array, n: int) -> np.ndarray:

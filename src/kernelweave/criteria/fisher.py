@@ -29,6 +29,8 @@ from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
     KernelFit,
     RowDesign,
+    checked_codes,
+    checked_target,
     factor_regularized,
     fit_factored,
 )
@@ -95,13 +97,7 @@ class Fisher(KernelCriterion):
         if not (number or self.learns_identity):
             raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
         self.bank, self.alpha = bank, alpha
-        if target.ndim != 2 or target.shape[0] != bank.n_samples:
-            raise ValueError(
-                f"the target must have the shape ({bank.n_samples}, k) with one row "
-                f"per sample; got {tuple(target.shape)}"
-            )
-        if not namespace(target).all(namespace(target).isfinite(target)):
-            raise ValueError("the target contains NaN or infinite values")
+        target = checked_target(target, bank.n_samples)
         self.target64 = as_float(target, namespace(bank.like).float64)
         self._check_target()
         self.target = as_float(self.target64, bank.like.dtype)
@@ -419,25 +415,19 @@ class ClassCentring:
     Parameters
     ----------
     codes : ndarray of shape (n,)
-        The class of each sample.
+        Classes 0 .. k - 1, each of which must occur.
     like : array of shape (n, k)
         Fixes namespace, device and dtype.
     """
 
     def __init__(self, codes: np.ndarray, like: Array) -> None:
-        codes, n = np.asarray(codes), like.shape[0]
-        if codes.shape != (n,) or not np.issubdtype(codes.dtype, np.integer):
-            raise ValueError(
-                f"codes must be {n} integers, one class per sample; "
-                f"got dtype {codes.dtype} and shape {codes.shape}"
-            )
-        _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        indicator = np.zeros((len(codes), len(counts)))
-        indicator[np.arange(len(codes)), index] = 1.0
+        codes = checked_codes(codes, n=like.shape[0])
+        counts = np.bincount(codes)
+        indicator = np.eye(len(counts))[codes]
         self.indicator = from_numpy(indicator, like)
         self.means_of = from_numpy((indicator / counts).T, like)
         self.n_classes = len(counts)
-        self.scaling = from_numpy(1.0 / np.sqrt(counts[index]), like)[:, None]
+        self.scaling = from_numpy(1.0 / np.sqrt(counts[codes]), like)[:, None]
 
     def apply(self, b: Array) -> Array:
         """``J B`` for B (n, k) or each matrix of a stack (m, n, k)."""

@@ -28,7 +28,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import (
     SEPARABLE,
@@ -150,7 +150,8 @@ class Margin(KernelCriterion):
         _check_margin(margin, C)
         self.bank, self.margin, self.C = bank, margin, C
         self.learns_identity = margin == "l2" and isinstance(C, str)
-        self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
+        self.signs = checked_signs(signs, bank.n_samples, zeros=True)  # (N, k), NumPy
+        require_both_signs(self.signs)
         self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
         counts = checked_row_weights(row_weights, bank.n_samples)
         bound = float(C) if margin == "l1" else np.inf
@@ -400,30 +401,6 @@ def _check_range(problem: SaddleProblem, bound: float, tau: float) -> None:
         )
 
 
-def _checked_signs(signs: Array, n: int) -> np.ndarray:
-    """The signs as float64, (n, k), or an error that says what is wrong."""
-    if signs.ndim != 2 or signs.shape[0] != n or signs.shape[1] == 0:
-        raise ValueError(
-            f"the signs must have the shape ({n}, k) with one row per sample; "
-            f"got {tuple(signs.shape)}"
-        )
-    values = to_numpy(signs).astype(np.float64)
-    wrong = ~np.isin(values, (-1.0, 0.0, 1.0))
-    if np.any(wrong):
-        i, c = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"signs must be +1, -1 or 0 (no label); row {i}, column {c} "
-            f"has {values[i, c]!r}"
-        )
-    for c, column in enumerate(values.T):
-        if not (np.any(column > 0) and np.any(column < 0)):
-            raise ValueError(
-                f"column {c} of the signs needs rows of both classes; it has "
-                f"{np.sum(column > 0)} of +1 and {np.sum(column < 0)} of -1"
-            )
-    return values
-
-
 def functions_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
     """``K(w) coef`` (n, c), without intercepts."""
     columns = in_double(coef, bank.like)
@@ -472,11 +449,8 @@ class _SubspaceProblem:
             raise ValueError(f"C must be a finite number > 0, got {C!r}")
         if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
-        signs = np.asarray(signs, dtype=np.float64)
-        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
-            raise ValueError("signs must be +1 or -1, one column per SVM")
-        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
-            raise ValueError("every SVM needs rows of both signs")
+        signs = checked_signs(signs, bank.n_samples)
+        require_both_signs(signs)
         # The Fisher criterion knows how to factor alpha I + G.
         self.design = design or RowDesign(len(signs))
         target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used

@@ -11,16 +11,17 @@ import numpy as np
 from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
 
-#: The variance is sought within these multiples of the mean squared distance of rows to
-#: their class mean computed without them. Smaller values only fit rows that happen to
-#: be perfectly separated; at the upper end little more than the class shares remains.
+#: The variance is searched for within these multiples of the mean squared distance of
+#: rows to their class mean computed without them. Smaller values only fit rows that
+#: happen to be perfectly separated; at the upper end little more than the class shares
+#: remains.
 VARIANCE_RANGE = (1.0, 1e3)
 #: Number of rows that the prior mean of a class, a multiple of its target, counts for.
 #: Without this prior the means of small classes are mostly noise.
 PRIOR_ROWS = 10.0
-#: A slope of so many units of rounding is none: projections of held-out rows are
-#: differences of targets and residuals. Of rows that have nothing in common, whose
-#: projections are zero, slopes of up to 11 units were found.
+#: A slope below this many units of rounding counts as zero: projections of held-out
+#: rows are differences of targets and residuals. Of rows that have nothing in common,
+#: whose projections are zero, slopes of up to 11 units were found.
 NO_SLOPE = 32.0
 
 
@@ -50,7 +51,7 @@ class ClassGaussians:
     loo_score : float
         Leave-one-out accuracy: each row is left out of its own projection, its class
         mean, the slope and the class shares. The only row of a class counts as wrong.
-        NaN if there are only two groups: a single one tells nothing about the slope.
+        NaN with only two groups: a single group does not determine the slope.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
     shift : ndarray of shape (k,) or float
@@ -106,9 +107,8 @@ class ClassGaussians:
         """A warning if only class shares are predicted, or if there is no score."""
         if math.isnan(self.loo_score):
             return (
-                "there is no loo_score_: of two groups only one is left without the "
-                "other, and class means need two; more groups are needed to judge the "
-                "model"
+                "there is no loo_score_: with two groups, leaving one out leaves only "
+                "one, and class means need two; use more groups to judge the model"
             )
         if self.slope > 0:
             return None
@@ -177,7 +177,7 @@ class HeldOutClasses:
     ) -> None:
         self.counts, self.n_units = np.asarray(counts, dtype=np.float64), n_units
         self.coding = np.asarray(coding, dtype=np.float64)
-        # Without its only row or group a class is unknown: it is no part of the slope.
+        # Without its only row or group a class is unknown: it has no part in the slope.
         self.several = self.n_units > 1
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
@@ -402,7 +402,7 @@ def best_sharpness(
     offsets : ndarray of shape (n, k) or float
         a.
     scores : ndarray of shape (n, k)
-        s; -inf for classes that cannot be.
+        s; -inf for impossible classes.
     codes : ndarray of shape (n,)
         The class of each row, with a finite score.
     weights : ndarray of shape (n,)

@@ -68,8 +68,8 @@ class MomentProblem:
         The number of rows.
     total : float
         The sum N of their weights; n if every row counts once. Kernels have trace N.
-    active : list of int
-        Kernels that vary over the rows; the bank holds only these.
+    active, active_widths : list of int
+        Kernels that vary over the rows, the only ones of the bank, and their widths.
     scales : ndarray of shape (p,)
         ``n / tr(P K_i P)``, 0 for kernels that do not vary.
     mean : array of shape (D,)
@@ -105,6 +105,7 @@ class MomentProblem:
         rounding = precision * (second + self.total * origins)
         self.scales = trace_scales(self.total, traces, rounding, noise)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
+        self.active_widths = [self.widths[i] for i in self.active]
         spread = np.repeat(self.scales, widths)
         #: Which of all D features belong to active kernels, and their factors.
         self.used = np.flatnonzero(spread)
@@ -113,7 +114,7 @@ class MomentProblem:
         factor, self.jitter = self._factor(self.scaled(centred))
         self.bank = FeatureBank(
             factor[:, :d],
-            [self.widths[i] for i in self.active],
+            self.active_widths,
             [names[i] for i in self.active],
             self.n_rows,
             triangular=True,
@@ -257,9 +258,10 @@ class _Fold:
         centred = train - n * means[:, None] * means[None, :]
         features, target, _ = _blocks(problem, centred)
         # a kernel that is constant on the training rows predicts nothing here
-        traces = _traces(features, problem.bank.widths)
+        widths = problem.active_widths
+        traces = _traces(features, widths)
         factors = weights * n / np.where(traces > 1e-12 * n, traces, np.inf)
-        scale = from_numpy(np.sqrt(np.repeat(factors, problem.bank.widths)), features)
+        scale = from_numpy(np.sqrt(np.repeat(factors, widths)), features)
         features = features * scale[:, None] * scale[None, :]
         self.values, vectors = eigh(features)
         self.cross = vectors.T @ (target * scale[:, None])  # (D, k)

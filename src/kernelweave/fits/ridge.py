@@ -190,7 +190,7 @@ class RowDesign:
         labels of the rows left out, with the wrong sign.
 
         Without S, the held-out projections of all other rows move too. They are what S
-        is compared with, so that this reveals its labels as well, where rows count
+        is compared with, so this reveals its labels as well, where rows count
         differently from their weights. With ``a_T = 1'A_TT 1``, and to first order,
         predictions for the groups T move by ``-1'B_S / sum_T a_T`` on average, and
         intercepts by the same with the A of a kernel that is zero, ``w_T (1 - w_T/N)``
@@ -240,7 +240,7 @@ def binary_target(codes: np.ndarray, weights: np.ndarray | None = None) -> np.nd
     """``a_i = 1/m+`` in the positive class and ``-1/m-`` in the other, (n, 1).
 
     Ye et al. (2007), Eq. 8. Class 1, the second in sorted order, is the positive one,
-    as in scikit-learn, so that the sign of a projection is that of a decision function.
+    as in scikit-learn, so the sign of a projection is that of a decision function.
 
     Parameters
     ----------
@@ -326,19 +326,82 @@ def normal_basis(q: np.ndarray) -> np.ndarray:
     return (np.eye(len(q)) - np.outer(u, u) / u[0])[:, 1:]
 
 
-def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """``codes`` (n,), or an error if they are not all of 0 .. k - 1, and only these."""
-    codes = np.asarray(codes)
-    if n_classes < 2:
-        raise ValueError(f"a target needs at least 2 classes, got {n_classes}")
-    whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
-    if not (whole and np.array_equal(np.unique(codes), np.arange(n_classes))):
+def checked_target(target: Array, n: int) -> Array:
+    """``target`` (n, k), or an error if it has another shape, or is not finite."""
+    if target.ndim != 2 or target.shape[0] != n:
         raise ValueError(
-            f"class codes must be a vector of all integers from 0 to {n_classes - 1}, "
+            f"the target must have the shape ({n}, k) with one row per sample; got "
+            f"{tuple(target.shape)}"
+        )
+    finite = namespace(target).isfinite(target)
+    if not namespace(target).all(finite):
+        i, j = np.argwhere(~to_numpy(finite))[0]
+        raise ValueError(
+            "the target contains NaN or infinite values; the first is "
+            f"{float(target[int(i), int(j)])} in row {i}, column {j}"
+        )
+    return target
+
+
+def checked_codes(
+    codes: np.ndarray, n_classes: int | None = None, n: int | None = None
+) -> np.ndarray:
+    """``codes`` (n,), or an error if they are not all of 0 .. k - 1, and only these.
+
+    Without ``n_classes``, k is the number of different ones.
+    """
+    codes = np.asarray(codes)
+    if n is not None and codes.shape != (n,):
+        raise ValueError(
+            f"class codes must be a vector of {n} integers, one per sample; got the "
+            f"shape {codes.shape}"
+        )
+    k = len(np.unique(codes)) if n_classes is None else n_classes
+    if k < 2:
+        raise ValueError(f"a target needs at least 2 classes, got {k}")
+    whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
+    if not (whole and np.array_equal(np.unique(codes), np.arange(k))):
+        raise ValueError(
+            f"class codes must be a vector of all integers from 0 to {k - 1}, "
             f"got {np.unique(codes)!r:.60} in the shape {codes.shape}; "
             "numpy.unique(y, return_inverse=True) makes such codes"
         )
     return codes
+
+
+def checked_signs(
+    signs: Array, n: int, name: str = "signs", ndim: int = 2, zeros: bool = False
+) -> np.ndarray:
+    """The signs +1 and -1 as float64, (n,) or (n, k), or an error with their ``name``.
+
+    With ``zeros``, rows without a label may have 0.
+    """
+    values = to_numpy(signs).astype(np.float64)
+    shape = values.shape
+    if len(shape) != ndim or shape[0] != n or 0 in shape:
+        needed = f"({n},) with one entry" if ndim == 1 else f"({n}, k) with one row"
+        raise ValueError(f"{name} must have the shape {needed} per sample; got {shape}")
+    wrong = ~np.isin(values, (-1.0, 0.0, 1.0) if zeros else (-1.0, 1.0))
+    if np.any(wrong):
+        i, *column = np.argwhere(wrong)[0]
+        place = f"row {i}" + "".join(f", column {c}" for c in column)
+        allowed = "+1, -1 or 0 (no label)" if zeros else "+1 or -1"
+        raise ValueError(
+            f"{name} must be {allowed}; {place} has {float(values[(i, *column)])}"
+        )
+    return values
+
+
+def require_both_signs(signs: np.ndarray, name: str = "signs") -> None:
+    """Refuse a column of ``signs`` (n,) or (n, k) without both +1 and -1."""
+    for c, column in enumerate(signs.reshape(len(signs), -1).T):
+        plus, minus = int(np.sum(column > 0)), int(np.sum(column < 0))
+        if plus == 0 or minus == 0:
+            place = f"column {c} of the {name}" if signs.ndim > 1 else f"the {name}"
+            raise ValueError(
+                f"{place} must have rows of both classes; got {plus} of +1 and "
+                f"{minus} of -1"
+            )
 
 
 def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
@@ -590,7 +653,7 @@ class AlphaPath(ABC):
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared error of each target column, (a, k).
 
-        ``alphas`` (a, 1) are shared by the columns, of (a, k) each has its own.
+        ``alphas`` are (a, 1), shared by the columns, or (a, k), one for each of them.
         """
 
     def press(self, alphas: np.ndarray) -> np.ndarray:
@@ -823,13 +886,13 @@ FIRST_STEP, LONGEST_STEP, GROWTH = 2.0, 5.0, 2.5
 #: Slopes that fall by a factor below exp(this times the step) belong to an error that
 #: levels off, where they are proportional to alpha or its inverse, not to a minimum.
 FADING = 1.3
-#: A search without hope of beating a rival ends: hope is this many times the decrease
-#: that is predicted.
+#: A search ends once even this many times the predicted decrease would not beat its
+#: rival.
 HOPE = 4.0
 MOST_INVERSES = 16
-#: From this number of rows on, a sample of them is searched first.
+#: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
-#: From this number of rows on, slopes are estimated, from so many random vectors.
+#: With this many rows or more, slopes are estimated, from so many random vectors.
 PROBED_FROM, PROBES = 3000, 128
 #: Curvature of the log error of four times as many rows, relative to that of a sample.
 FLATTER = 0.5
@@ -893,7 +956,7 @@ class LooDescent:
         Weights of the rows.
     n_probes : int, optional
         Random vectors for slopes; by default ``PROBES`` with many rows, and for fewer
-        none, so that slopes are exact.
+        none, so slopes are exact.
     """
 
     def __init__(
@@ -1014,7 +1077,7 @@ class LooDescent:
         return self.at(math.exp(min(max(math.log(max(alpha, 1e-300)), low), high)))
 
     def _sample(self) -> LooDescent:
-        """The same search on a quarter of the rows, drawn at random but always alike.
+        """The same search on a quarter of the rows, drawn with a fixed seed.
 
         With u, the unit vector along the roots of the weights of these rows, centring
         on them is ``(I - uu') G~_ss (I - uu')`` and ``(I - uu') H~_s``.
@@ -1041,7 +1104,7 @@ class LooDescent:
         """A minimum downhill from the first point.
 
         Beyond the best point so far, downhill from it, there may be a ``wall``: a point
-        of larger error, or from which downhill is back. Then a minimum lies between.
+        of larger error, or whose slope points back. Then a minimum lies between.
         """
         low, high = self.bounds
         limit = self.n_inverses + MOST_INVERSES
@@ -1072,7 +1135,7 @@ class LooDescent:
             if last.error >= best.error:
                 wall = last
             else:
-                if last.slope * (last.alpha - best.alpha) > 0:  # downhill is back
+                if last.slope * (last.alpha - best.alpha) > 0:  # the slope points back
                     wall = best
                 best = last
         if fading:  # slopes proportional to alpha are their own derivative

@@ -21,6 +21,7 @@ from kernelweave.fits.ridge import (
     RowDesign,
     StandardOutputs,
     checked_codes,
+    checked_target,
     class_coding,
     factor_regularized,
     normal_basis,
@@ -112,8 +113,7 @@ def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarra
         How often each row counts, in the mean and in the norm.
     """
     outputs = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    if not np.all(np.isfinite(outputs)):
-        raise ValueError("the target contains NaN or infinite values")
+    checked_target(outputs, len(y))
     target = StandardOutputs.of(outputs, weights).target
     varies = np.any(target != 0, axis=0)
     if not np.any(varies):
@@ -308,8 +308,9 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
     outside the range of G, where rounding spoils Q'F. Features are sorted by their
     dependence on the labels, and by their variance where that is the same.
 
-    Q'F would be symmetric, and ``F'F + alpha Q'F`` the identity, but for rounding: by
-    what they miss that, relative to the distance of the eigenvalues, features may turn.
+    Q'F would be symmetric, and ``F'F + alpha Q'F`` the identity, but for rounding: how
+    far they are from that, relative to the gaps between eigenvalues, bounds how far
+    features may rotate.
     """
     coef, features = subspace.coef, subspace.features
     inner = to_numpy(coef.T @ features).astype(np.float64)

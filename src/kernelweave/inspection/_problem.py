@@ -211,8 +211,9 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
 
 def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""
-    chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
-    return 1.0 if isinstance(chosen, str) else float(chosen)
+    if isinstance(model, KernelAlignment):
+        return 1.0
+    return float(model.norm_ or (1.0 if isinstance(model.norm, str) else model.norm))
 
 
 def _scaled(bank: Bank, design: RowDesign) -> Bank:
@@ -242,7 +243,7 @@ def _margins(
 
 def _refuse_other_models(model: Any, caller: str) -> None:
     """Refuse models whose weights are not the solution of a convex problem."""
-    owner, alpha = type(model).__name__, getattr(model, "alpha", None)
+    owner = type(model).__name__
     learners = (
         MultipleKernelFDA,
         MultipleKernelRidge,
@@ -256,9 +257,9 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             f"{', '.join(kind.__name__ for kind in learners)}"
         )
     why = ""
-    if getattr(model, "objective", "fisher") == "loo":
+    if model.objective == "loo":
         why = "objective='loo' is not a convex problem; use objective='fisher'"
-    elif getattr(model, "method", "joint") == "independent":
+    elif isinstance(model, KernelAlignment) and model.method == "independent":
         why = "method='independent' weights each kernel by itself; use method='joint'"
     elif np.isinf(norm_of(model)):
         why = (
@@ -267,7 +268,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         )
     elif model.signed:
         why = "signed=True: weights of both signs are no shares; use signed=False"
-    elif getattr(model, "scatter", "") == "within" and alpha == "loo":
+    elif model.scatter == "within" and model.alpha == "loo":
         why = (
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
@@ -277,9 +278,9 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             f"centre={model.centre!r} and scale={model.scale!r}: the kernels of some "
             "of the rows would be centred and scaled anew; leave both at their defaults"
         )
-    elif getattr(model, "unlabelled", None) is not None:
+    elif isinstance(model, KernelAlignment) and model.unlabelled is not None:
         why = "some of its rows may have no label; fit the labelled rows alone"
-    elif not hasattr(model.kernel_map_, "centred"):
+    elif model.kernel_map_.source is None:
         why = (
             "it was fitted on explicit features, of which only moments were kept; fit "
             "the same model on a sample of the rows, small enough for kernels between "

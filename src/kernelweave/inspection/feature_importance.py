@@ -31,6 +31,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
+from kernelweave.models import MixtureKDA, ProbabilisticKDA
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.missing import take_rows
 
@@ -248,7 +249,7 @@ def _check_view(model: Any, view: str) -> int:
             "feature_importance needs kernels of columns, but this model was fitted on "
             "precomputed kernels, whose columns it has never seen"
         )
-    if hasattr(model, "noise_"):  # the mixture and its experts
+    if isinstance(model, ProbabilisticKDA | MixtureKDA):
         raise no_gradient(
             f"the decision value of {type(model).__name__} is not a fixed sum over "
             "kernels: predictive variances or weights of its own belong to each row"

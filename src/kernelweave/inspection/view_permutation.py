@@ -19,6 +19,7 @@ from kernelweave.inspection._rows import (
     require_predictions,
     views_of,
 )
+from kernelweave.kernels.checks import is_symmetric
 from kernelweave.views.columns import (
     column_names,
     is_precomputed,
@@ -205,10 +206,9 @@ def _training_rows(model: Any, blocks: Any) -> int | None:
     The blocks are those of each view (m, d), or a stack of kernels (m, n, p).
     """
     if is_precomputed(model.views):
-        K = to_numpy(blocks)
-        square = K.shape[0] == K.shape[1]
+        K = np.nan_to_num(to_numpy(blocks))  # rows that lack a view
         # Only the kernel of the training rows with themselves is symmetric.
-        same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)
+        same = K.shape[0] == K.shape[1] and all(map(is_symmetric, np.moveaxis(K, 2, 0)))
         return len(K) if same else 0
     kept = _kept_blocks(model)
     if kept is None:

@@ -65,7 +65,7 @@ class Kernel(BaseEstimator):
     Attributes
     ----------
     psd : bool
-        Whether every Gram matrix is positive semidefinite, so that no check is needed.
+        Whether every Gram matrix is positive semidefinite, so no check is needed.
     base : {"dot", "sqeuclidean", "l1", "chi2"} or None
         The pairwise matrix of which the Gram matrix is an entrywise function. Kernels
         with the same base share it.
@@ -103,7 +103,7 @@ class Kernel(BaseEstimator):
     @property
     def noise(self) -> float:
         """Trace per row of the centred kernel that is rounding of its columns."""
-        return sum(getattr(step, "noise_", 0.0) for step in self.steps)
+        return 0.0
 
     @property
     def label(self) -> str:

@@ -56,7 +56,7 @@ class Standard:
     A machine or a regression with a free intercept is the same on K and on ``P K P``:
     its coefficients sum to zero. What centring changes there is the trace by which
     kernels are scaled and, for weights of any sign, which sums are positive
-    semidefinite. Least squares is computed from centred kernels in either case, so that
+    semidefinite. Least squares is computed from centred kernels in either case, so
     its leave-one-out formulas hold.
 
     Attributes
@@ -211,7 +211,7 @@ def center_in_place(
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
     A kernel whose centred trace is within rounding error is set to zero; one whose
-    values, trace or reciprocal trace overflow is a ValueError.
+    values, trace or reciprocal trace overflow raises a ValueError.
 
     Parameters
     ----------

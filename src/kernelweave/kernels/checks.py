@@ -33,7 +33,7 @@ INDEFINITE = 1e-6
 #: what long sums in single precision leave, even if passed in double precision.
 #: A matrix that is not a kernel is off by far more.
 ASYMMETRY = 1e-4
-#: Eigenvalues up to this multiple of the mean are noise in a matrix that is no kernel.
+#: Eigenvalues up to this multiple of the mean are noise if a matrix is not a kernel.
 NOISE = 1e-2
 
 
@@ -102,7 +102,7 @@ def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
 
     New rows need not lie in the range of such a matrix, so eigenvectors with tiny
     eigenvalues would carry nothing but noise: if anything is clipped, eigenvalues below
-    1 % of the mean are clipped, too.
+    1 % of the mean are clipped too.
 
     Returns
     -------
@@ -254,6 +254,15 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
             "(K + K.T) / 2."
         )
     return worst / scale if scale > 0 else 0.0
+
+
+def is_symmetric(K: Array) -> bool:
+    """Whether :func:`check_symmetric` accepts K (n, n)."""
+    try:
+        check_symmetric(K, "")
+    except ValueError:
+        return False
+    return True
 
 
 def checked_row_weights(row_weights: np.ndarray | None, n: int) -> np.ndarray:

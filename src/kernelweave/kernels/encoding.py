@@ -31,7 +31,7 @@ from kernelweave.views.raw_columns import (
 
 #: Text of more values than this, or than half of the rows, is not one-hot encoded.
 MOST_VALUES = 40
-#: Fewer different numbers than this are no row numbers.
+#: Fewer distinct numbers than this are not taken for row numbers.
 FEWEST_IDS = 10
 #: How columns are used.
 NUMBER, ONE_HOT, LEFT_OUT = "number", "one-hot", "left out"
@@ -144,7 +144,7 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
         raise ValueError(
-            f"'auto' does not know what to do: {found}. Make the values of a column "
+            f"'auto' cannot use these columns: {found}. Make the values of a column "
             "alike, leave it out of the view, or encode it with Pipe(transformer, ...)."
         )
     plan = ColumnPlan(uses)
@@ -181,7 +181,7 @@ def _use(label: Any, column: Column) -> ColumnUse:
         odd = [value for value in known if not _is_number(value)]
         strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
-            reason = "numbers as text" + (f", beside {odd[0]!r:.40}" if odd else "")
+            reason = "numbers as text" + (f", next to {odd[0]!r:.40}" if odd else "")
         elif 2 * len(strange) > n_values:
             reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
@@ -229,7 +229,7 @@ COUNTS, CONSTANT = "counts the rows, as an id does", "the same value in every ro
 def looks_like_ids(values: np.ndarray) -> bool:
     """Whether numbers (n,) are different integers that fill at least half their range.
 
-    Those of a random subset of the rows of a table with row numbers do so, too.
+    Those of a random subset of the rows of a table with row numbers do so as well.
     """
     n = len(values)
     if n < FEWEST_IDS or not float(np.max(values) - np.min(values)) + 1 <= 2 * n:

@@ -334,6 +334,8 @@ class Standardizer(BaseEstimator):
         Mean and deviation of the training columns.
     """
 
+    noise_: float = 0.0
+
     def __init__(self, per_column: bool = True) -> None:
         self.per_column = per_column
 
@@ -517,12 +519,17 @@ class Pipe(Kernel):
         return self.kernel.core
 
     @property
+    def noise(self) -> float:
+        """Trace per row of the centred kernel that is rounding of its columns."""
+        ours = (step for step in self.steps if isinstance(step, Standardizer))
+        return sum(step.noise_ for step in ours)
+
+    @property
     def label(self) -> str:
         """Names of the transformer and of the kernel."""
         inner = self.kernel.label if isinstance(self.kernel, Kernel) else self.kernel
-        label = getattr(self.transformer, "label", None)
-        if isinstance(label, str):
-            return f"{label} {inner}"
+        if isinstance(self.transformer, Standardizer | ColumnEncoder):
+            return f"{self.transformer.label} {inner}"
         return f"{type(self.transformer).__name__} > {inner}"
 
     def fit_transformer(self, X: Array, y: Any = None) -> tuple[Any, Array]:

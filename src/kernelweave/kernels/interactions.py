@@ -9,7 +9,7 @@ scaled to mean square one::
     k(x, z) = sum_{u < v} g_u(x_u, z_u) g_v(x_v, z_v)
             = 1/2 [ (sum_v g_v)^2 - sum_v g_v^2 ]
 
-so that all pairs take no longer than all views. Since both factors are centred, a
+so all pairs take no longer than all views. Since both factors are centred, a
 product contains no function of one view alone (exactly so if views are independent),
 unlike a kernel of all columns together: its weight says how much views interact.
 """
@@ -28,7 +28,7 @@ from kernelweave.views.columns import View, id_reader
 #: Name of the view of all products.
 BETWEEN = "between views"
 #: Kernels are centred over this many training rows, evenly spaced if there are more.
-#: The mean over them misses that of all rows by one sixteenth of a deviation, so that
+#: The mean over them misses that of all rows by one sixteenth of a deviation, so
 #: functions of one view alone make up less than one per cent of a product.
 REFERENCE_ROWS = 256
 

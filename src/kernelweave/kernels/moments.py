@@ -14,7 +14,6 @@ from scipy import sparse
 from kernelweave._array import (
     Array,
     as_float,
-    detached,
     empty,
     eps,
     from_numpy,
@@ -25,6 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
+from kernelweave.kernels.spec import detached_block
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import concatenate_rows, select_rows
 
@@ -37,7 +37,7 @@ class FixedTree:
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
-    the positions of the parts alone, so that a sum is the same, bit for bit, no matter
+    the positions of the parts alone, so a sum is the same, bit for bit, no matter
     how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
     partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
     either a part has been added, or it has not.
@@ -435,7 +435,7 @@ class RowAccumulator:
             start = part.stop
         if start < y.shape[0]:
             # The caller may overwrite rows that have not been summed yet.
-            rows = [detached(block[start:, :]) for block in views]
+            rows = [detached_block(block[start:, :]) for block in views]
             self.waiting = rows, np.array(y[start:]), np.array(weights[start:])
 
     def added(

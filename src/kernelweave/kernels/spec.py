@@ -13,7 +13,15 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import get_tags
 
-from kernelweave._array import Array, at_home, is_array, largest_of, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    detached,
+    is_array,
+    largest_of,
+    namespace,
+    to_numpy,
+)
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix, guarded
 from kernelweave.kernels.encoding import (
@@ -275,6 +283,14 @@ def features_path(kernel: Kernel) -> Hashable:
     return steps, kernel.core.takes_columns, kernel.core.ignores_origin
 
 
+def detached_block(block: Any) -> Any:
+    """The rows of a view in memory of their own, so that nobody else can change them.
+
+    See :func:`kernelweave._array.detached`.
+    """
+    return block.copy() if isinstance(block, Columns) else detached(block)
+
+
 def as_stored(X: Any, Z: Any) -> Any:
     """Rows X (n, d), sparse if the rows Z (m, d) are, and dense otherwise."""
     if issparse(X) == issparse(Z) or isinstance(Z, Columns):
@@ -344,7 +360,7 @@ def remarks_of(views: list[View]) -> list[str]:
         if sees_targets(view.kernel):
             found.append(
                 f"view {view.name!r}: its transformer has seen the targets of all "
-                "training rows, so that leave-one-out results are too good, and there "
+                "training rows, so leave-one-out results are too good, and there "
                 "is no cv_score_; judge the model by cross_val_score"
             )
     return found
@@ -447,7 +463,7 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     limit = DWARFS[namespace(host_like(block)).finfo(block.dtype).bits]
     entries = block.data if issparse(block) else block
     if not (entries.shape[0] and largest_of(entries) > limit):
-        return  # NaN passes, too: it is checked elsewhere
+        return  # NaN passes as well: it is checked elsewhere
     if issparse(block):
         block = dense_rows(block)
     sizes = np.abs(to_numpy(block).astype(np.float64))
@@ -503,7 +519,7 @@ def name_largest(
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
     return (
-        f"{_entry(view, block, i, j, numbers)}, so that values of the kernel {label} "
+        f"{_entry(view, block, i, j, numbers)}, so values of the kernel {label} "
         f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
         "if the number is right, rescale the column, or standardise it with "
         "Pipe(StandardScaler(), ...)."

@@ -17,7 +17,6 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
@@ -114,7 +113,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
-        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
@@ -270,18 +269,19 @@ class KernelAlignment(KernelTransformer, KernelModel):
                 lengths = to_numpy(namespace(gram).sum(components**2, axis=0))
                 left_out = 1.0 - float(np.sum(1.0 / lengths)) / trace
             components = design.scale(components)
-        self._set_weights(rows, weights)
-        self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
+            components = as_float(at_home(components, rows.like), rows.like.dtype)
+        alignment = criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
+        self._set_weights(rows, weights)
+        self.n_iter_, self.alignment_ = n_iter, alignment
         self.kernel_alignments_ = from_numpy(alignments, rows.like)
         if components is not None:
-            components = at_home(components, rows.like)
-            self.components_ = as_float(components, rows.like.dtype)
+            self.components_ = components
         self._note_rounding(left_out=left_out)
         self._set_certificate(certificate)
         progress.end()
         every_row = keep is None and self.missing == "error" and self.device is None
-        if not (every_row and self.output == "kernel" and isinstance(bank, DenseBank)):
+        if not (every_row and self.output == "kernel" and bank.held_as == "kernels"):
             return None
         return bank.combine(weights)
 

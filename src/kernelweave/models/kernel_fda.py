@@ -73,8 +73,9 @@ class KernelFDA(KernelDiscriminant):
         takes the proportions of the (weighted) training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
-        chosen anew without the rows of each fold, for about two to three times the cost
-        of the fit alone. Fewer folds if every class has fewer rows. None: none.
+        chosen again without the rows of each fold, for about two to three times the
+        cost of the fit alone. Fewer folds if every class has fewer rows. None skips
+        them.
     scoring : str or callable, default=None
         Measure of predictions for rows left out that alpha is chosen by, in
         place of the squared error: a name of scikit-learn such as "balanced_accuracy",
@@ -85,7 +86,7 @@ class KernelFDA(KernelDiscriminant):
         :doc:`/user_guide/honest_scores`.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Fisher's criterion has a free intercept, so that it is the same for a kernel and
+        Fisher's criterion has a free intercept, so it is the same for a kernel and
         the centred one: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
@@ -102,7 +103,7 @@ class KernelFDA(KernelDiscriminant):
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
-        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
@@ -222,7 +223,9 @@ class KernelFDA(KernelDiscriminant):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        self._set_fitted(learn_classes(self, kernels, self._discriminate, progress))
+        options = LearnerOptions.of(self, progress)
+        fit = self._discriminate
+        self._set_fitted(learn_classes(self, kernels, options, fit, progress))
         progress.end()
         return self
 

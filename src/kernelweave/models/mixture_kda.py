@@ -252,10 +252,8 @@ class MixtureKDA(KernelDiscriminant):
         gaps = self.missing == "available"
         projector = MixtureProjector(mixture, self._localise, gaps)
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, home, maps.views, positions)
-        self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
-        self._projector = projector
-        self._publish(mixture, share, codes, priors)
+        rows = RowMap(maps, home, maps.views, positions)
+        self._publish(rows, classes, mixture, projector, share, codes, priors)
         progress.end()
         return self
 
@@ -298,16 +296,31 @@ class MixtureKDA(KernelDiscriminant):
 
     def _publish(
         self,
+        rows: RowMap,
+        classes: np.ndarray,
         mixture: Mixture,
+        projector: MixtureProjector,
         share: np.ndarray,
         codes: np.ndarray,
         priors: np.ndarray | None,
     ) -> None:
         """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
-        panel, like = mixture.panel, self._like
+        panel, like = mixture.panel, rows.like
         design = panel.design
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
+        spread = projector.spread(panel.maps.observed)
+        gaussians = ClassGaussians.fit(
+            held_out, panel.target, codes, spread, design, priors
+        )
+        steep = [
+            steepness_of(to_numpy(coef) * weights, held_out)
+            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+            if coef is not None
+        ]
+        loo_error = design.mean_square(panel.target - mean)
+        self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
+        self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
         self.responsibilities_ = from_numpy(mixture.responsibilities, like)
         self.noise_ = from_numpy(panel.noise, like)
@@ -316,18 +329,9 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_variance_ = from_numpy(panel.variance, like)
         self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
         self.loo_projection_ = from_numpy(held_out, like)
-        self.loo_error_ = design.mean_square(panel.target - mean)
+        self.loo_error_ = loo_error
         self.n_iter_ = mixture.n_iter
-        spread = self._projector.spread(panel.maps.observed)
-        gaussians = ClassGaussians.fit(
-            held_out, panel.target, codes, spread, design, priors
-        )
         self._set_gaussians(gaussians)
-        steep = [
-            steepness_of(to_numpy(coef) * weights, held_out)
-            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-            if coef is not None
-        ]
         self._note_rounding(max(steep))
         excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
         remark = excess_remark(self.noise, float(excess))

@@ -69,7 +69,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out
-        error; from 1,500 rows on, a sample of them rules out norms first.
+        error; with 1,500 rows or more, a sample of them rules out norms first.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel (n times the lambda
         of the papers). "learn" learns it as the weight of an identity kernel (Eqs. 40,
@@ -77,7 +77,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         the weights that way, then minimises the exact leave-one-out error of the
         combined kernel over alpha (with moments of features, the generalised
         cross-validation error; in it, n is the number of rows, whatever their weights).
-        From 300 rows on, the minimum is that downhill from the learned alpha.
+        With 300 rows or more, the minimum is that downhill from the learned alpha.
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
@@ -86,10 +86,10 @@ class MultipleKernelFDA(KernelDiscriminant):
     interactions : bool or "auto", default=False
         Whether to add kernels between views: products of a kernel of one view and one
         of another, which make up one more view, named "between views". A sum of
-        kernels on separate views adds up what each view says; it cannot represent that
-        one view decides what another one means. "auto" adds the products if they lower
+        kernels on separate views adds up what each view says; it cannot represent
+        one view changing what another means. "auto" adds the products if they lower
         the leave-one-out error by 10 % or more, at twice the cost (and never with
-        explicit features); the folds of ``cv`` make this choice anew. See
+        explicit features); the folds of ``cv`` make this choice again. See
         :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
@@ -108,9 +108,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         takes the proportions of the (weighted) training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
-        and alpha are learned anew without the rows of each fold, for about two to three
-        times the cost of the fit alone. Fewer folds if every class has fewer rows.
-        None: none.
+        and alpha are learned again without the rows of each fold, for about two to
+        three times the cost of the fit alone. Fewer folds if every class has fewer
+        rows. None skips them.
     scoring : str or callable, default=None
         Measure of predictions for rows left out that alpha and norm are chosen by, in
         place of the squared error: a name of scikit-learn such as "balanced_accuracy",
@@ -123,14 +123,15 @@ class MultipleKernelFDA(KernelDiscriminant):
 "qcqp", "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
         "working_set" is meant for very many kernels, "qcqp" and "sdp", the programs of
-        the papers, for small data; the first two not with ``formulation="block"``.
+        the papers, for small data; the first two are not available with
+        ``formulation="block"``.
     tol : float, default=1e-6
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Fisher's criterion has a free intercept, so that it is the same for a kernel and
+        Fisher's criterion has a free intercept, so it is the same for a kernel and
         the centred one: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
@@ -149,8 +150,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "on_the_fly", "nystroem", "random"}, default="auto"
-        How kernels are represented: as n x n matrices, as kernels that are made anew in
-        every pass and take the memory of one matrix, or by explicit features whose
+        How kernels are represented: as n x n matrices, as kernels recomputed on
+        every pass in the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
         10,000 rows (any number on a graphics card) if they fit into memory, kernels on
         the fly if one matrix does or if that takes less time (without folds and with
@@ -193,8 +194,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         alpha divided by their common norm.
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed), and
-        with ``scoring`` its score on the rows left out. From 300 rows on, the search
-        for the best alpha of a norm ends once it cannot win. From 1,500 rows on, norms
+        with ``scoring`` its score on the rows left out. With 300 rows or
+        more, the search for the best alpha of a norm ends once it cannot win. With
+        1,500 rows or more, norms
         are compared on a sample of the rows first: those that it rules out have an
         entry ``n_rows``, its size, and the error on these rows.
     features_ : FeatureReport
@@ -366,13 +368,17 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
+    def _learn(
+        self,
+        rows: KernelRows | SummedRows,
+        options: LearnerOptions,
+        progress: Progress,
+    ) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress)
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, priors)
-        return learn_classes(self, rows, self._discriminate, progress)
+        return learn_classes(self, rows, options, self._discriminate, progress)
 
     def _discriminate(
         self,
@@ -411,14 +417,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return BlockFisher(bank, design.scale(target), alpha, design)
         return Fisher(bank, design.scale(target), alpha, design)
 
-    def _set_fitted(self, fitted: Fitted) -> None:
-        super()._set_fitted(fitted)
-        self.candidates_ = {
+    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+        compared = {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             | ({} if found.score is None else {"score": found.score})
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
             for norm, found in fitted.choice.candidates.items()
         }
+        super()._set_fitted(fitted, candidates_=compared, **more)
 
     def _check_parameters(self) -> None:
         check_learner_parameters(

@@ -67,7 +67,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out
-        error; from 1,500 rows on, a sample of them rules out norms first.
+        error; with 1,500 rows or more, a sample of them rules out norms first.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y by
@@ -79,7 +79,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         "between views"; "auto" adds them if they lower the leave-one-out error by
         10 % or more. See :class:`MultipleKernelFDA`.
     cv : int, splitter or None, default=5
-        Folds for ``cv_score_``: weights, norm and alpha are learned anew without the
+        Folds for ``cv_score_``: weights, norm and alpha are learned again without the
         rows of each fold, for about two to three times the cost of the fit alone. None:
         none.
     scoring : str or callable, default=None
@@ -99,7 +99,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Ridge regression has a free intercept, so that it is the same for a kernel and
+        Ridge regression has a free intercept, so it is the same for a kernel and
         the centred one: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
@@ -116,8 +116,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "on_the_fly", "nystroem", "random"}, default="auto"
-        How kernels are represented: as n x n matrices, as kernels that are made anew in
-        every pass and take the memory of one matrix, or by explicit features whose
+        How kernels are represented: as n x n matrices, as kernels recomputed on
+        every pass in the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
         10,000 rows (any number on a graphics card) if they fit into memory, kernels on
         the fly if one matrix does or if that takes less time (without folds and with
@@ -290,14 +290,18 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
-    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Fitted:
+    def _learn(
+        self,
+        rows: KernelRows | SummedRows,
+        options: LearnerOptions,
+        progress: Progress,
+    ) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
-            options = LearnerOptions.of(self, progress)
             return fit_output_moments(options, rows)
         measure = None if self.scoring is None else Measure(self.scoring)
         fit = partial(self._regress, measure)
-        return learn_rows(self, rows, rows.targets, fit, measure, progress)
+        return learn_rows(options, rows, rows.targets, fit, measure, progress)
 
     def _regress(
         self, measure: Measure | None, options: LearnerOptions, *rows: Any
@@ -340,12 +344,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             outputs=standard,
         )
 
-    def _set_fitted(self, fitted: Fitted) -> None:
-        super()._set_fitted(fitted)
-        _, fisher, setting = self.certificate_.problem.partition("Fisher, ")
-        if fisher:
-            problem = f"ridge regression, {setting}"
-            self.certificate_ = replace(self.certificate_, problem=problem)
+    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+        certificate = fitted.choice.certificate
+        assert certificate is not None
+        problem = certificate.problem.replace("Fisher, ", "ridge regression, ")
+        choice = replace(
+            fitted.choice, certificate=replace(certificate, problem=problem)
+        )
+        super()._set_fitted(replace(fitted, choice=choice), **more)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:

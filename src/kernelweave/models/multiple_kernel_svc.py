@@ -15,6 +15,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -56,7 +57,7 @@ class MultipleKernelSVC(MarginClassifier):
         not signed, and a soft margin).
     norm : float >= 1, "auto" or "cv", default="auto"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
-        "cv" chooses between these and 2, with weights learned anew in each of five
+        "cv" chooses between these and 2, with weights learned again in each of five
         folds, and prefers the more even unless a difference exceeds its standard error.
         "auto" is 1, but "cv" where ``C="auto"`` is.
     signed : bool, default=False
@@ -102,7 +103,7 @@ class MultipleKernelSVC(MarginClassifier):
         with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
-        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
@@ -233,12 +234,12 @@ class MultipleKernelSVC(MarginClassifier):
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report, row_weights = progress.iteration, design.weights
-        settled = settle_by_folds(self, bank, codes, signs, row_weights)
+        options = MarginOptions.of(self)
+        settled = settle_by_folds(options, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, signs[:, own], row_weights, report)
             for own in groups
         ]
-        self._publish(rows, classes, fits)
-        self.norm_ = float(settled.norm)
+        self._publish(rows, classes, fits, norm_=float(settled.norm))
         progress.end()
         return self

@@ -9,12 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import (
-    Expert,
-    PredictivePath,
-    choose_noise,
-    excess_remark,
-)
+from kernelweave.fits.predictive import PredictivePath, choose_noise, excess_remark
 from kernelweave.fits.ridge import class_target, steepness_of
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -194,37 +189,27 @@ class ProbabilisticKDA(KernelDiscriminant):
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
         expert = choose_noise(path, noise, self.amplitude)
-        self._set_weights(rows, weights, classes)
-        self._publish(path, expert, codes, priors)
-        progress.end()
-        return self
-
-    def _publish(
-        self,
-        path: PredictivePath,
-        expert: Expert,
-        codes: np.ndarray,
-        priors: np.ndarray | None,
-    ) -> None:
-        """Set the fitted attributes."""
-        self._path, target, design = path, path.target, path.design
-        self.noise_ = from_numpy(expert.noise, self._like)
-        self.amplitude_ = from_numpy(expert.amplitude, self._like)
-        self.dual_coef_ = from_numpy(expert.coef, self._like)
-        self.loo_mean_ = from_numpy(expert.mean, self._like)
-        self.loo_variance_ = from_numpy(expert.variance, self._like)
-        self.loo_error_ = design.mean_square(target - expert.mean)
-        score = design.each @ np.sum(expert.log_density, axis=1)
-        self.loo_log_density_ = float(score / design.total)
         gaussians = ClassGaussians.fit(
-            expert.held_out, target, codes, expert.variance, design, priors
+            expert.held_out, path.target, codes, expert.variance, design, priors
         )
+        error = design.mean_square(path.target - expert.mean)
+        score = design.each @ np.sum(expert.log_density, axis=1) / design.total
+        steepness = steepness_of(expert.coef, expert.held_out)
+        self._set_weights(rows, weights, classes)
+        self._path, self.n_iter_ = path, 1
+        self.noise_ = from_numpy(expert.noise, rows.like)
+        self.amplitude_ = from_numpy(expert.amplitude, rows.like)
+        self.dual_coef_ = from_numpy(expert.coef, rows.like)
+        self.loo_mean_ = from_numpy(expert.mean, rows.like)
+        self.loo_variance_ = from_numpy(expert.variance, rows.like)
+        self.loo_error_, self.loo_log_density_ = error, float(score)
         self._set_gaussians(gaussians)
-        self._note_rounding(steepness_of(expert.coef, expert.held_out))
+        self._note_rounding(steepness)
         remark = excess_remark(self.noise, float(np.mean(expert.excess)))
         if remark is not None:
             self._note(remark)
-        self.n_iter_ = 1
+        progress.end()
+        return self
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)
@@ -286,7 +271,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             lengths = None if printed else at_home(norms, values)
             variance = at_home(found(at_home(cross, values), lengths, noise), cross)
             if not printed:
-                observed = getattr(piece, "observed", None)
+                gaps = isinstance(piece, ObservedViews)
+                observed = piece.observed if gaps else None
                 unknown = _unknown(self.kernel_map_, observed, weights)
                 variance = variance + from_numpy(unknown, variance)[:, None]
             variances.append(variance)

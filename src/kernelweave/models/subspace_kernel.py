@@ -28,6 +28,7 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     IDENTITY,
+    RowMap,
     Rule,
     check_parameters,
     map_rows,
@@ -81,7 +82,7 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
     ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
-    both: the first maximum is convex in the weights, so that over weights that sum to
+    both: the first maximum is convex in the weights, so over weights that sum to
     one it is attained at a single kernel, which ``weights="plain"`` finds.
 
     Parameters
@@ -281,8 +282,7 @@ callable, default="normalized"
             choice = replace(choice, weights=best, certificate=proof, n_iter=count)
         kernel = RegularizedKernel(bank.combine(choice.weights), alpha, design)
         subspace, aligned = self._find(kernel, target, design, progress)
-        self._set_weights(rows, choice.weights, classes)
-        self._publish(choice, subspace, aligned)
+        self._publish(rows, classes, choice, subspace, aligned)
         progress.end()
         return self
 
@@ -373,21 +373,27 @@ callable, default="normalized"
         return replace(subspace, coef=coef, features=features), aligned
 
     def _publish(
-        self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
+        self,
+        rows: RowMap,
+        classes: np.ndarray | None,
+        choice: Choice,
+        subspace: Subspace,
+        aligned: AlignmentResult | None,
     ) -> None:
         """Set the fitted attributes."""
-        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        self.alpha_ = choice.alpha
+        steepness = subspace.steepness
+        self._set_weights(rows, choice.weights, classes)
+        self.norm_, self.alpha_ = choice.norm, choice.alpha
+        self.n_iter_ = int(choice.n_iter)
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
-        self._note_rounding(subspace.steepness, choice.missed, subspace)
+        if aligned is not None:
+            self.alignment_ = aligned.value
+            self.n_iter_ += aligned.n_iter
+        self._note_rounding(steepness, choice.missed, subspace)
         self._set_certificate(choice.certificate)
-        if aligned is None:
-            return
-        self.alignment_ = aligned.value
-        self.n_iter_ += aligned.n_iter
-        if not aligned.converged:
+        if aligned is not None and not aligned.converged:
             warnings.warn(
                 f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
                 f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "

@@ -253,21 +253,21 @@ class SubspaceKernelSVC(
             certificate = Certificate.of(found, "")
         else:
             certificate = self._certificate(found, joint, goals["tol"], remarks)
-        self._set_weights(rows, found.weights, classes)
-        self.alpha_, self.n_iter_ = alpha, found.n_factorizations + joint.n_iter
-        self.subspace_coef_ = design.scale(joint.point.subspace.coef) * scale**0.5
-        self.n_components_ = int(self.subspace_coef_.shape[1])
-        self.dual_coef_ = joint.point.coef
-        self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         # Eigenvalues t of G enter by t / (t + alpha), or t^2 / (t + alpha).
         steepest = 1.0 / alpha if convex else 1.0
         square = float(np.sum(joint.point.duals**2))
         slope = 0.5 * steepest * square / abs(certificate.value)
         certificate = certificate.widened(error_of_value(bank, found.weights, slope))
-        certificate = replace(certificate, problem=self._problem(design))
+        certificate = replace(certificate, problem=self._problem(alpha, design))
         subspace = joint.point.subspace
         doubted = _doubted(subspace, joint.point.duals, self.n_components)
-        self._note_rounding(subspace.steepness, subspace=doubted)
+        coef, steepness = design.scale(subspace.coef) * scale**0.5, subspace.steepness
+        self._set_weights(rows, found.weights, classes)
+        self.alpha_, self.n_iter_ = alpha, found.n_factorizations + joint.n_iter
+        self.subspace_coef_, self.n_components_ = coef, int(coef.shape[1])
+        self.dual_coef_ = joint.point.coef
+        self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
+        self._note_rounding(steepness, subspace=doubted)
         # If the problem is not convex, a remaining gap is not a failure.
         searched = few or (not convex and found.converged)
         self._set_certificate(certificate, warn=not searched)
@@ -367,14 +367,14 @@ class SubspaceKernelSVC(
             remarks=remarks,
         )
 
-    def _problem(self, design: RowDesign) -> str:
+    def _problem(self, alpha: float, design: RowDesign) -> str:
         """What was minimised, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
         size = "" if few is None else f" of at most {few} dimension(s)"
         return (
             f"SVMs on {kind} subspace kernel{size}, C={float(self.C):.3g}, "
-            f"alpha={self.alpha_:.3g}, l{float(self.norm):.3g} weights"
+            f"alpha={alpha:.3g}, l{float(self.norm):.3g} weights"
             f"{'' if design.weights is None else ', weighted rows'}"
         )
 

@@ -18,6 +18,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -202,7 +203,8 @@ class TransductiveKernelSVC(MarginClassifier):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes[used], len(classes))
-        fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
+        options = MarginOptions.of(self)
+        fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
         self._publish(rows, classes, [fit])
         self.kernel_: Array = at_home(bank.combine(fit.weights), rows.like)
         scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])

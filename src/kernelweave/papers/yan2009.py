@@ -282,7 +282,7 @@ def draw_precision(results: Results) -> Any:
 # ------------------------------------------------------------------------- claims
 
 
-def told(gaps: Mapping[str, Estimate], *rows: str) -> str:
+def text_of(gaps: Mapping[str, Estimate], *rows: str) -> str:
     """Differences as text, in these rows or in all of them."""
     return "; ".join(f"{row}: {gaps[row]:+.3f}" for row in rows or gaps)
 
@@ -306,7 +306,7 @@ def ahead(
     first, second = columns
     gaps = {row: results.difference(row, first, second, measure) for row in rows}
     holds = all(sign * gap.mean > 0 for gap in gaps.values())
-    return holds, f"{measure} of {first} minus {second}, {told(gaps)}"
+    return holds, f"{measure} of {first} minus {second}, {text_of(gaps)}"
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
@@ -315,7 +315,7 @@ def l2_grows(results: Results) -> tuple[bool, str]:
     gaps = {row: results.difference(row, L1, L2, "error") for row in rows}
     clear = all(mean > 2 * error for mean, error in gaps.values())
     slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps.values()], 1)[0]
-    found = told(gaps, rows[0], rows[-1])
+    found = text_of(gaps, rows[0], rows[-1])
     return bool(clear and slope > 0), f"error of l1 minus l2, {found}"
 
 
@@ -337,7 +337,8 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
-    worst, last = told(gaps, min(gaps, key=gaps.__getitem__)), told(gaps, rows[-1])
+    worst = text_of(gaps, min(gaps, key=gaps.__getitem__))
+    last = text_of(gaps, rows[-1])
     return holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
 
 

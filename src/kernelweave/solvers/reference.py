@@ -19,6 +19,7 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
+from kernelweave.fits.ridge import checked_signs, require_both_signs
 from kernelweave.inner.saddle import SaddleProblem
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
@@ -380,8 +381,7 @@ def free_margin(
     FreeKernel
     """
     y = _checked(labels)
-    if not (np.any(y > 0) and np.any(y < 0)):
-        raise ValueError("a margin needs labels of both classes")
+    require_both_signs(y, "labels")
     if margin not in ("hard", "l1", "l2"):
         raise ValueError(f"margin must be 'hard', 'l1' or 'l2', got {margin!r}")
     n = len(y)
@@ -405,12 +405,7 @@ def free_margin(
 
 def _checked(labels: Array) -> np.ndarray:
     """Labels (n,) as float64."""
-    y = to_numpy(labels).astype(np.float64)
-    if y.ndim != 1 or len(y) < 2 or not np.all(np.isin(y, (-1.0, 1.0))):
-        raise ValueError(
-            "labels must be at least two values +1 or -1, one per row; got "
-            f"{np.unique(y)[:5]} in an array of shape {y.shape}"
-        )
+    y = checked_signs(labels, len(labels), "labels", ndim=1)
     if len(y) > MOST_ROWS:
         raise ValueError(
             f"a free kernel over {len(y)} rows has {len(y) * (len(y) + 1) // 2} "

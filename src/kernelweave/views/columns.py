@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csc_array, issparse
@@ -216,7 +216,7 @@ def is_table(X: object) -> bool:
 
 
 def is_dict(X: object) -> bool:
-    """Whether X is a dict; SciPy's sparse dict of keys is one, too, but holds rows."""
+    """Whether X is a dict; SciPy's sparse dict of keys is one but holds rows."""
     return isinstance(X, dict) and not issparse(X)
 
 
@@ -820,17 +820,29 @@ def split_views(
     return blocks, np.stack(observed, axis=1)
 
 
-def id_reader(view: View) -> Any | None:
-    """The kernel of a view that looks samples up by id; None if it takes numbers.
+@runtime_checkable
+class IdReader(Protocol):
+    """A kernel that looks samples up by id."""
 
-    Such a kernel has a method ``places(ids, gaps)``, the row numbers (n, 1) of these
-    samples in its matrix, which become the block of the view.
-    """
+    def places(self, ids: Any, gaps: bool = False) -> np.ndarray:
+        """Row numbers (n, 1) of these samples in its matrix: the block of the view."""
+
+
+@runtime_checkable
+class Piped(Protocol):
+    """Kernels after a transformer."""
+
+    transformer: Any
+    kernel: Any
+
+
+def id_reader(view: View) -> IdReader | None:
+    """The kernel of a view that looks samples up by id; None if it takes numbers."""
     kernels = list(_single(view.kernel))
-    readers = [kernel for kernel, _ in kernels if hasattr(kernel, "places")]
+    readers = [one for one in kernels if isinstance(one[0], IdReader)]
     if not readers:
         return None
-    if any(piped for kernel, piped in kernels if hasattr(kernel, "places")):
+    if any(piped for _, piped in readers):
         raise TypeError(
             f"View {view.name!r}: Similarity looks samples up by id, so no transformer "
             "can come before it. Use it without Pipe."
@@ -841,7 +853,7 @@ def id_reader(view: View) -> Any | None:
             "Similarity. Give each Similarity a view of its own; views may share the "
             "column of ids."
         )
-    return readers[0]
+    return readers[0][0]
 
 
 def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
@@ -849,7 +861,7 @@ def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
     if isinstance(spec, list | tuple):
         for item in spec:
             yield from _single(item, piped)
-    elif hasattr(spec, "transformer") and hasattr(spec, "kernel"):
+    elif isinstance(spec, Piped):
         yield from _single(spec.kernel, True)
     else:
         yield spec, piped

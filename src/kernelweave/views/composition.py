@@ -67,7 +67,7 @@ def with_params_of_views(
 
 
 def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any]:
-    """The state of an estimator as files hold it: arrays for tables, not itself."""
+    """The state of an estimator as it is saved: arrays for tables, and not itself."""
     for name in own:
         if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
             state = state | {name: state[name].to_numpy()}
@@ -82,7 +82,7 @@ def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any
 
 
 def _with_named_owner(request: Any, owner: str) -> Any:
-    """Requests for metadata with the name of their estimator, which need not be it.
+    """Metadata requests that name their estimator instead of holding it.
 
     Files cannot hold an estimator inside itself.
     """

@@ -148,7 +148,7 @@ def check_row_order(X: Any, y: Any, owner: str, name: str = "y") -> None:
     -----
     UserWarning
         If they have different labels. An index that merely counts the rows, such as
-        that of a new Series, is no label unless the other one has numbers as well.
+        that of a new Series, is not a label unless the other one has numbers as well.
     """
     if len(X) != len(y) or X.index.equals(y.index):
         return

@@ -57,7 +57,7 @@ def join_tables(
     joined : Bunch
         data : pandas.DataFrame of shape (n, d)
             One row per sample, with the ids as its index, in the order of the first
-            table and then of the others. The first column holds the ids, too, for
+            table and then of the others. The first column also holds the ids, for
             :class:`~kernelweave.kernels.Similarity`; it is in no view. Column ``age``
             of table ``clinical`` is called ``clinical.age``.
         views : list of (name, kernel, columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from kernelweave._array import (
     CACHE_ENTRIES,
     DOUBLE_EPS,
     Array,
+    add,
     add_scaled,
     as_float,
     each_in_threads,
@@ -31,7 +32,13 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._tolerances import LIKE_IDENTITY, SAME
-from kernelweave.kernels.centering import center_and_scale
+from kernelweave.kernels.centering import (
+    STANDARD,
+    Centering,
+    Standard,
+    center_and_scale,
+    center_in_place,
+)
 from kernelweave.protocols import Bank
 
 #: Rows that show which kernels are nothing like the identity.
@@ -63,6 +70,8 @@ class KernelBank(ABC):
 
     #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = False
+    #: What the memory of the bank holds: "kernels", "features" or, "on the fly", rows.
+    held_as = "kernels"
     #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
     errors: np.ndarray | None = None
     #: The view of each kernel, if it is known.
@@ -140,7 +149,7 @@ class KernelBank(ABC):
         """Frobenius norms of the kernels with these indices."""
         return np.array([squared_norm(self.kernel(int(i))) ** 0.5 for i in kernels])
 
-    def restrict(self, rows: np.ndarray) -> Bank:
+    def restrict(self, rows: np.ndarray) -> KernelBank:
         """The same kernels, restricted to the rows with these indices."""
         return _Part(self, np.arange(self.n_kernels), np.asarray(rows))
 
@@ -175,9 +184,122 @@ class KernelBank(ABC):
             known.update(zip(new.tolist(), found.tolist(), strict=True))
         return np.array([known[int(i)] for i in kernels])
 
-    def subset(self, kernels: np.ndarray) -> Bank:
+    def subset(self, kernels: np.ndarray) -> KernelBank:
         """A bank of the kernels with these indices."""
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
+
+    def space_of_fold(self, n: int) -> Array | None:
+        """Memory for the kernels of n rows in :meth:`fold`, if they take any."""
+        p, like = self.n_kernels, self.like
+        require_memory(
+            p * n * n * namespace(like).finfo(like.dtype).bits // 8,
+            f"{p} kernels of the {n} rows of a fold",
+            "use cv=None",
+            like,
+        )
+        return empty((p * n * n,), like)
+
+    def fold(
+        self,
+        train: np.ndarray,
+        test: np.ndarray,
+        row_weights: np.ndarray | None,
+        space: Array | None,
+    ) -> FoldKernels:
+        """Kernels of the rows ``train``, as if there were no others, and of ``test``.
+
+        Parameters
+        ----------
+        train, test : ndarray of int
+            Numbers of rows.
+        row_weights : ndarray of shape (n,) or None
+            By whose roots the rows and columns of the kernels were multiplied.
+        space : array or None
+            From :meth:`space_of_fold`.
+        """
+        return _StoredFold(self, train, test, row_weights, space)
+
+    def _standard_of_fold(
+        self, own: np.ndarray | None
+    ) -> tuple[Standard, Array | None]:
+        """How the kernels of a fold are scaled, and shares (m,) of its row weights."""
+        standard = (self.standard or STANDARD).again
+        if own is None:
+            return standard, None
+        return standard, from_numpy(own / float(np.sum(own)), self.like)
+
+
+class FoldKernels(Protocol):
+    """Kernels of some rows, centred and scaled without the others.
+
+    Attributes
+    ----------
+    active : list of int
+        Kernels that vary over these rows.
+    bank : KernelBank
+        Those kernels, of which there must be one.
+    """
+
+    active: list[int]
+
+    @property
+    def bank(self) -> KernelBank:
+        """Those kernels, of which there must be one."""
+
+    def cross(self, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
+
+
+class _StoredFold:
+    """:class:`FoldKernels` in the memory ``space``."""
+
+    def __init__(
+        self,
+        whole: KernelBank,
+        train: np.ndarray,
+        test: np.ndarray,
+        row_weights: np.ndarray | None,
+        space: Array,
+    ) -> None:
+        n, p, like = len(train), whole.n_kernels, whole.like
+        self.whole, self.train, self.test = whole, train, test
+        self.roots = None if row_weights is None else np.sqrt(row_weights)[:, None]
+        own = None if row_weights is None else row_weights[train]
+        standard, shares = whole._standard_of_fold(own)
+        stack = namespace(like).reshape(space[: p * n * n], (p, n, n))
+        self.centerings: list[Centering] = []
+        self.active: list[int] = []
+        for i in range(p):
+            slot = stack[len(self.active), :, :]
+            take_square(whole.kernel(i), train, slot)
+            self._unweight(slot, train, train)
+            centering = center_in_place(slot, shares=shares, standard=standard)
+            if own is not None:
+                root = from_numpy(np.sqrt(own)[:, None], slot)
+                slot *= root
+                slot *= root.T
+            self.centerings.append(centering)
+            self.active += [i] if centering.scale > 0 else []
+        names = [whole.names[i] for i in self.active]
+        self.bank = DenseBank(stack[: len(self.active), :, :], names)
+
+    def _unweight(self, gram: Array, rows: np.ndarray, columns: np.ndarray) -> None:
+        """Divide by the roots of the weights that the kernels were multiplied by."""
+        if self.roots is not None:
+            root = from_numpy(self.roots, gram)
+            gram /= take(root, rows)
+            gram /= take(root, columns).T
+
+    def cross(self, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
+        total = None
+        for weight, i in zip(weights, self.active, strict=True):
+            if weight != 0:
+                block = take(take(self.whole.kernel(i), self.test), self.train, axis=1)
+                self._unweight(block, self.test, self.train)
+                total = add(total, self.centerings[i](block) * float(weight))
+        assert total is not None
+        return total
 
 
 def are_all(indices: np.ndarray, n: int) -> bool:
@@ -324,8 +446,8 @@ class DenseBank(KernelBank):
 
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
-    #: From so many samples on, a factorisation is given a triangle only, in blocks of
-    #: so many rows: a third less to read, but more calls.
+    #: With this many samples or more, a factorisation gets only a triangle, in blocks
+    #: of so many rows: a third less to read, but more calls.
     many_samples, triangle_rows = 1000, 32
     #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
     #: which BLAS takes matrices as they are, and the samples below which one is enough.

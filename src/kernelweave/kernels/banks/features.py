@@ -69,6 +69,7 @@ class FeatureBank(KernelBank):
 
     #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = True
+    held_as = "features"
 
     def kernel(self, i: int) -> Array:
         """``G_i = Z_i Z_i'``, (n, n)."""
@@ -119,7 +120,7 @@ class FeatureBank(KernelBank):
         """
         width, n = self.features.shape[1], self.n_samples
         out = np.empty((n, n), dtype=self.features.dtype) if out is None else out
-        spread = np.sqrt(np.repeat(weights, self.widths))
+        spread = np.sqrt(self.per_feature(weights))
         np.multiply(self.features, spread[None, :], out=out[:, :width])
         out[:, width:] = 0.0
         lauum = linalg.get_lapack_funcs("lauum", (out,))
@@ -131,6 +132,29 @@ class FeatureBank(KernelBank):
         upper = np.triu(upper)
         upper += np.triu(upper, 1).T
         return upper
+
+    def per_feature(self, values: np.ndarray) -> np.ndarray:
+        """The value of its kernel for each feature, (D,), from ``values`` (p,)."""
+        return np.repeat(values, self.widths)
+
+    def feature_coef(
+        self, coef: Array, weights: np.ndarray, scales: np.ndarray
+    ) -> np.ndarray:
+        """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling.
+
+        The bank holds features ``s_i Z_i``, B is ``coef`` (n, k); the result
+        (D_used, k).
+        """
+        inner = to_numpy(self.features.T @ coef)  # (D, k)
+        factors = self.per_feature(weights * scales)
+        return (inner * factors[:, None])[self.per_feature(weights > 0)]
+
+    def feature_gram(self, weights: np.ndarray) -> np.ndarray:
+        """``sqrt(w_i w_j) Z_i'Z_j`` of kernels with weight, (D_used, D_used)."""
+        roots = np.sqrt(self.per_feature(weights))
+        used = np.flatnonzero(roots)
+        features = to_numpy(self.features).astype(np.float64)[:, used] * roots[used]
+        return features.T @ features
 
     def columns(self, kernels: np.ndarray) -> Array:
         """The features of some kernels side by side; not copied if all are taken."""

@@ -1,6 +1,6 @@
 """The bank made on the fly: p kernels of n rows in the memory of none of them.
 
-A pass computes every kernel anew, one tile of rows and columns after another, and each
+A pass computes every kernel again, one tile of rows and columns after another, and each
 pair of rows only once. Kernels of a view that are functions of the same products or
 distances share them within a tile. Nothing is centred in memory: with the means m and g
 of a kernel K, known from one first pass, and its scale s::
@@ -22,6 +22,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    add,
     add_scaled,
     add_to_diagonal,
     as_float,
@@ -39,8 +40,9 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.banks.dense import KernelBank, are_all
+from kernelweave.kernels.banks.dense import FoldKernels, KernelBank, are_all
 from kernelweave.kernels.base import KernelGroup, PairwiseRows
+from kernelweave.kernels.centering import center_tiles
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.
@@ -67,6 +69,7 @@ class OnTheFlyBank(KernelBank):
     #: A subset takes no memory, but a round of a working set takes factorisations that
     #: cost more than passes over all kernels: 30 of them where Newton's method takes 8.
     is_cheap_to_cut = False
+    held_as = "on the fly"
 
     def __init__(
         self, groups: list[KernelGroup], names: list[str], n_samples: int, like: Array
@@ -328,3 +331,58 @@ class OnTheFlyBank(KernelBank):
         part._forget()
         part.groups, part.n_kernels, part.n_samples = groups, n_kernels, n_samples
         return part
+
+    def space_of_fold(self, n: int) -> None:
+        """A fold takes no memory."""
+
+    def fold(
+        self,
+        train: np.ndarray,
+        test: np.ndarray,
+        row_weights: np.ndarray | None,
+        space: Array | None = None,
+    ) -> FoldKernels:
+        """Kernels of the rows ``train`` as if there were no others, and of ``test``."""
+        return _FoldOnTheFly(self, train, test, row_weights)
+
+
+class _FoldOnTheFly:
+    """:class:`FoldKernels` that are recomputed in every pass."""
+
+    def __init__(
+        self,
+        whole: OnTheFlyBank,
+        train: np.ndarray,
+        test: np.ndarray,
+        row_weights: np.ndarray | None,
+    ) -> None:
+        self.tiles = whole.tiles.restrict(train)
+        self.others = whole.tiles.restrict(test)
+        self.weights = None if row_weights is None else row_weights[train]
+        standard, shares = whole._standard_of_fold(self.weights)
+        noise = [0.0] * whole.n_kernels
+        self.centerings = list(center_tiles(self.tiles, noise, shares, standard))
+        if not standard.is_default:
+            pairs = zip(self.centerings, whole.scales, strict=True)
+            self.centerings = [replace(c, scale=c.scale * s) for c, s in pairs]
+        self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
+
+    @property
+    def bank(self) -> OnTheFlyBank:
+        """The kernels that vary over the rows ``train``, of which there must be one."""
+        own = [self.centerings[i] for i in self.active]
+        return self.tiles.subset(self.active).centred(own, self.weights)
+
+    def cross(self, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
+        n, like, parts = self.tiles.n_samples, self.tiles.like, []
+        full = np.zeros(self.tiles.n_kernels)
+        full[self.active] = weights
+        for rows in row_chunks(self.others.n_samples, n, block_entries(like)):
+            total = None
+            tiles = self.others.tile(rows, slice(0, n), self.tiles)
+            for i, gram in tiles:
+                if full[i] != 0:
+                    total = add(total, self.centerings[i](gram) * float(full[i]))
+            parts.append(total)
+        return namespace(like).concat(parts)

@@ -76,8 +76,8 @@ class FeatureReport:
     Attributes
     ----------
     representation : {"kernels", "on the fly", "rows", "moments"}
-        n x n kernel matrices, kernels made anew in every pass, features of all rows, or
-        one-pass moments of features.
+        n x n kernel matrices, kernels recomputed on every pass, features of all rows,
+        or one-pass moments of features.
     why : str
         The reason, as a sentence.
     n_features : int
@@ -108,7 +108,7 @@ class FeatureReport:
                 f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
             )
             if np.isnan(self.worst_error):
-                known = "is unknown, as too few rows are left beside the landmarks"
+                known = "is unknown, as too few rows are left besides the landmarks"
             lines.append(
                 "the optimum is that of approximate kernels: the held-out kernel error "
                 + known
@@ -116,7 +116,7 @@ class FeatureReport:
         poor = [repr(m.kernel) for m in approximate if m.error > POOR]
         if poor:
             lines.append(
-                f"the features of {some(poor, most=3)} are a poor copy of the kernel: "
+                f"the features of {some(poor, most=3)} approximate the kernel poorly: "
                 "a larger n_features would change the answer"
             )
         return lines

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from kernelweave._array import (
     Array,
+    add,
     as_float,
     at_home,
     empty,
@@ -20,7 +21,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.kernels.maps.kernel_map import FittedMap, add, warn_constant
+from kernelweave.kernels.maps.kernel_map import FittedMap, warn_constant
 from kernelweave.kernels.spec import remarks_of
 
 #: Number of feature entries per chunk of new rows.

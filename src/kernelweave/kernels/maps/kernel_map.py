@@ -17,6 +17,7 @@ import numpy as np
 from kernelweave._array import (
     CACHE_ENTRIES,
     Array,
+    add,
     at_home,
     available_bytes,
     block_entries,
@@ -55,6 +56,7 @@ from kernelweave.kernels.functions import Frame, host_like, rows_for, seen_by
 from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
+    detached_block,
     features_path,
     gram_stack,
     name_largest,
@@ -123,7 +125,7 @@ class FeatureSource:
         settled = [settle(*pair) for pair in zip(views, blocks, strict=True)]
         self.views = views = [view for view, _ in settled]
         self.remarks = remarks_of(views)
-        self.blocks = [detached(block) for _, block in settled]
+        self.blocks = [detached_block(block) for _, block in settled]
         self.like = host_like(self.blocks[0])
         self.kernels: list[list[Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
@@ -344,7 +346,7 @@ class PrecomputedSource:
 def _symmetrize(gram: Array, name: str) -> None:
     """Average out, in place, any asymmetry beyond the last few bits.
 
-    Distances are symmetric, too, but no kernel.
+    Distances are symmetric too, but are not a kernel.
     """
     refuse_distances(gram, name)
     average = symmetric(gram, name)
@@ -355,21 +357,16 @@ def _symmetrize(gram: Array, name: str) -> None:
 Source = FeatureSource | PrecomputedSource
 
 
-def add(total: Array | None, term: Array) -> Array:
-    """``total + term``, where None stands for a sum without terms."""
-    return term if total is None else total + term
-
-
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
 #: Rows, and kernels for each set of shared products or distances, from which on a fit
-#: without folds takes less time on a processor if kernels are computed anew, by tiles
+#: without folds takes less time on a processor if kernels are recomputed, by tiles
 #: in its cache: 10 to 40 % less with 15 to 150 widths, but 40 % more with 1,000 rows.
 FASTER_FROM, SHARED_BY = 2000, 12
 
 
 class FittedMap:
-    """What every map from rows to kernels says of itself.
+    """What every map from rows to kernels reports about itself.
 
     Attributes
     ----------
@@ -418,7 +415,7 @@ class FittedMap:
 
 
 class NothingVariesError(ValueError):
-    """All kernels are constant, so that no model is better than one without views."""
+    """All kernels are constant, so no model is better than one without views."""
 
 
 def nothing_varies(n_kernels: int) -> NothingVariesError:
@@ -446,10 +443,10 @@ class KernelMap(FittedMap):
         squares requires; margins and alignments weight the rows themselves. Either way
         a kernel is checked, and clipped, over rows that count once.
     storage : {"auto", "fastest", "matrices", "on_the_fly"}, default="auto"
-        Whether kernels are kept as matrices or made anew in every pass; "auto" keeps
+        Whether kernels are kept as matrices or recomputed on every pass; "auto" keeps
         them if they fit into memory, "fastest" also only if that does not take longer.
     work_matrices : float, optional
-        n x n arrays that are needed beside kernels made on the fly.
+        n x n arrays that are needed besides kernels made on the fly.
     standard : Standard, optional
         Whether kernels are centred, and what they are scaled by.
     """
@@ -530,14 +527,14 @@ class KernelMap(FittedMap):
         return bank
 
     def _fits_on_the_fly(self) -> bool:
-        """Whether kernels may be made anew in every pass, and there is memory to."""
+        """Whether kernels may be recomputed on every pass, and memory is enough."""
         if type(self) is not KernelMap or not isinstance(self.source, FeatureSource):
             return False
         free = available_bytes(self.source.like)
         return free is None or self._bytes_on_the_fly() <= free
 
     def is_faster_on_the_fly(self) -> bool:
-        """Whether the fastest storage is asked for, and is none."""
+        """Whether the fastest storage is asked for, and storing nothing is fastest."""
         source = self.source
         if self.storage != "fastest" or source.n_samples < FASTER_FROM:
             return False
@@ -554,7 +551,7 @@ class KernelMap(FittedMap):
         return int(self.work_matrices * n * n * bits // 8)
 
     def _tiles(self) -> OnTheFlyBank:
-        """The kernels, to be made anew in every pass, if there is memory to."""
+        """The kernels, to be recomputed on every pass, if there is enough memory."""
         if not isinstance(self.source, FeatureSource):
             raise ValueError(
                 "features='on_the_fly' computes kernels from columns; "

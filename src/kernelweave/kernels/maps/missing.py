@@ -27,6 +27,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    add,
     device,
     from_numpy,
     namespace,
@@ -38,7 +39,7 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.centering import Centering, center_in_place
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import host_like
-from kernelweave.kernels.maps.kernel_map import KernelMap, Source, add
+from kernelweave.kernels.maps.kernel_map import KernelMap, Source
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, take_rows
 

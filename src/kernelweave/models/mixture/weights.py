@@ -103,7 +103,7 @@ def learn_weights(
 
     Beside the outcomes of the groups of classes, a bound on the error of the sum of
     their values is returned, due to digits that the kernels had lost. With noise="em"
-    the noise levels in the panel change, too; ``experts`` have all candidate levels.
+    the noise levels in the panel change as well; ``experts`` have all candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
@@ -271,8 +271,8 @@ def summarise(
     value = float(sum(outcome.value for outcome in outcomes))
     lower = float(sum(outcome.lower_bound for outcome in outcomes))
     apart = relative_gap if unit == "relative" else operator.sub
-    measured = [getattr(outcome, "stationarity", np.nan) for outcome in outcomes]
-    measures = [measure for measure in measured if not np.isnan(measure)]
+    local = [outcome for outcome in outcomes if isinstance(outcome, LocalSolution)]
+    measures = [one.stationarity for one in local if not np.isnan(one.stationarity)]
     open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
     gap = apart(value, lower)
     if open_ones:

@@ -7,7 +7,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -45,7 +44,7 @@ from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
@@ -307,17 +306,24 @@ def why_features(model: Any, X: Any, y: Any = None) -> str | None:
 
 
 def read_training(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    progress: Progress,
+    products: bool | None = None,
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
-    The estimator ``model``, which is not changed, determines how rows are read.
+    The estimator ``model``, which is not changed, determines how rows are read, and
+    whether there are ``products`` of kernels of different views, unless that is given.
     """
     why = why_features(model, X, y)
     if why is None:
         try:
-            given = read_weighted_rows(model, X, y, sample_weight, groups)
-            rows, targets, design = given
+            given = X, y, sample_weight, groups, products
+            rows, targets, design = read_weighted_rows(model, *given)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
             return KernelRows(bank, targets, rows, report, rows.levelled(design))
@@ -325,20 +331,20 @@ def read_training(
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
-    return read_features(model, why, X, y, sample_weight, groups)
+    return read_features(model, why, X, y, sample_weight, groups, products)
 
 
-def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
+def _report_kernels(model: Any, rows: RowMap, bank: KernelBank) -> FeatureReport:
     """How the kernels between all rows are held, and why."""
     every = f"kernels between all {bank.n_samples:,} rows"
-    if not isinstance(bank, OnTheFlyBank):
-        return FeatureReport("kernels", f"{every} fit into memory")
+    if bank.held_as == "kernels":
+        return FeatureReport(bank.held_as, f"{every} fit into memory")
     why = "do not fit into memory together, but one matrix does"
     if model.features == "on_the_fly":
         why = "were to be made on the fly"
     elif rows.kernel_map.is_faster_on_the_fly():
-        why = "share distances or products, and take less time made anew than stored"
-    return FeatureReport("on the fly", f"{every} {why}")
+        why = "share distances or products, and take less time recomputed than stored"
+    return FeatureReport(bank.held_as, f"{every} {why}")
 
 
 def train(
@@ -346,26 +352,25 @@ def train(
 ) -> Fitted:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
     given = X, y, sample_weight, groups, progress
+    options = LearnerOptions.of(model, progress)
     rows = read_training(model, *given)
-    if model.interactions != "auto" or not may_interact(rows):
-        fitted: Fitted = model._learn(rows, progress)
+    if options.interactions != "auto" or not may_interact(rows):
+        fitted: Fitted = model._learn(rows, options, progress)
         return fitted
-    first, other = copy(model), copy(model)
-    first.cv, other.interactions = None, True
-    alone = first._learn(rows, progress)
+    alone = model._learn(rows, replace(options, cv=None), progress)
     if progress.stopped:
-        told = f"{STOPPED} before products of views were tried"
-        return replace(alone, folds=NO_SCORE.format(told) if model.cv else told)
+        why = f"{STOPPED} before products of views were tried"
+        return replace(alone, folds=NO_SCORE.format(why) if model.cv else why)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(other, *given)
-        return with_products_if_better(model._learn(rows, progress), alone)
+        rows = read_training(model, *given, products=True)
+        return with_products_if_better(model._learn(rows, options, progress), alone)
 
 
 def learn_rows(
-    model: Any,
+    options: LearnerOptions,
     rows: KernelRows,
     targets: np.ndarray,
     fit: Callable[..., Fitted],
@@ -373,30 +378,36 @@ def learn_rows(
     progress: Progress,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    options = LearnerOptions.of(model, progress)
     bank, design = rows.bank, rows.design
     fitted = fit(options, bank, targets, design)
-    if model.cv is not None and progress.stopped:
+    if options.cv is not None and progress.stopped:
         fitted = replace(fitted, folds=NO_SCORE.format(f"{STOPPED} before the folds"))
-    elif model.cv is not None and not rows.rows.see_targets:
-        anew: Fit = partial(fit, options.for_folds(fitted.choice))
-        if model.interactions == "auto":
-            anew = choosing_products(anew)
+    elif options.cv is not None and not rows.rows.see_targets:
+        again: Fit = partial(fit, options.for_folds(fitted.choice))
+        if options.interactions == "auto":
+            again = choosing_products(again)
         fitted = with_score(
-            fitted, bank, targets, design, model.cv, anew, progress.fold, measure
+            fitted, bank, targets, design, options.cv, again, progress.fold, measure
         )
     return rows.trained(fitted)
 
 
 def learn_classes(
-    model: Any, rows: KernelRows, fit: Callable[..., Fitted], progress: Progress
+    model: Any,
+    rows: KernelRows,
+    options: LearnerOptions,
+    fit: Callable[..., Fitted],
+    progress: Progress,
 ) -> Fitted:
-    """``fit(priors, measure, options, bank, codes, design)``, likewise."""
+    """Like :func:`learn_rows`: ``fit(priors, measure, options, bank, codes, design)``.
+
+    The estimator ``model`` says how classes are weighted and scored.
+    """
     classes, codes = encode_labels(rows.targets, type(model).__name__)
     priors = check_priors(model.priors, classes)
     measure = None if model.scoring is None else Measure(model.scoring, classes)
     own = partial(fit, priors, measure)
-    fitted = learn_rows(model, rows, codes, own, measure, progress)
+    fitted = learn_rows(options, rows, codes, own, measure, progress)
     return replace(fitted, classes=classes)
 
 
@@ -413,7 +424,7 @@ ROWS_PER_VIEW = 5
 def caution_about_shares(model: Any) -> str | None:
     """Why the shares of a fitted model should not be interpreted, if they should not.
 
-    Equal weights are not an answer of the data, and need no warning.
+    Equal weights are not learned from the data, and need no warning.
     """
     weights = to_numpy(model.kernel_weights_)
     n_views = len(model.view_shares_)
@@ -458,6 +469,14 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     # Parameters, with the values that hold for estimators without them.
     views: Any
     psd: str
+    alpha: Any = None
+    C: Any = None
+    objective: str | None = None
+    scatter: str = "total"
+    formulation: str = "exact"
+    solver: str = "auto"
+    cv: Any = None
+    scoring: Any = None
     interactions: bool | str = False
     signed: bool = False
     class_weight: Any = None
@@ -475,6 +494,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
+    _portions: Any = None  # the rows of ``partial_fit`` so far
 
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
@@ -591,11 +611,15 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(rows.noted)
 
     def _set_weights(
-        self, rows: RowMap, weights: np.ndarray, classes: np.ndarray | None = None
+        self,
+        rows: RowMap,
+        weights: np.ndarray,
+        classes: np.ndarray | None = None,
+        **more: Any,
     ) -> None:
         """Set kernels, weights and classes in place of those of an earlier fit.
 
-        ``weights`` has one entry per kernel of the bank.
+        ``weights`` has one entry per kernel of the bank; ``more`` are other attributes.
         """
         self._forget()
         self._set_columns(rows)
@@ -609,12 +633,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
+        vars(self).update(more)
 
-    def _set_fitted(self, fitted: Fitted) -> None:
+    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
         """Set the results of a fit, in place of an earlier one."""
         choice, rows = fitted.choice, fitted.rows
         assert rows is not None
-        self._set_weights(rows, choice.weights, fitted.classes)
+        self._set_weights(rows, choice.weights, fitted.classes, **more)
         alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
@@ -638,7 +663,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Learn from all rows.
 
-        Subclasses define ``_learn(rows, progress)``, which returns :class:`Fitted`.
+        Subclasses define ``_learn(rows, options, progress) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
         self._set_fitted(train(self, X, y, sample_weight, groups, progress))
@@ -656,7 +681,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             self._forget()
         if moments is not None:
             progress = Progress(self, X, y, sample_weight)
-            self._set_fitted(self._learn(moments, progress))
+            options = LearnerOptions.of(self, progress)
+            self._set_fitted(self._learn(moments, options, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
@@ -687,7 +713,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         sizes = [c.level + c.scale * abs(c.grand_mean) for c in centerings]
         size = float(weights @ sizes) if len(sizes) == len(weights) else 1.0
         moved = ROUNDED * 0.5 * eps(self._like) * size * steepness
-        more = "a larger alpha" if hasattr(self, "alpha") else "more noise"
+        more = "more noise" if self.alpha is None else "a larger alpha"
         if moved > NOTABLE:
             found.append(
                 f"rounding in float32 may move functions by {min(moved, 1.0):.1g} of "
@@ -995,8 +1021,8 @@ class KernelDiscriminant(
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
-    # Generic code tries classifiers with probabilities on feature tables, which are no
-    # precomputed kernels: with these the method appears only once fitted.
+    # Generic code tries classifiers with probabilities on feature tables, which are not
+    # precomputed kernels; with those, the method appears only after fitting.
     @available(lambda self: hasattr(self, "classes_") or not is_precomputed(self.views))
     @lazily
     def predict_proba(self, X: Any) -> np.ndarray:

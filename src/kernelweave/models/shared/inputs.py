@@ -117,7 +117,7 @@ def whole(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 MOST = float(np.finfo(np.float64).max)
 
-#: Fewer whole numbers than this, or more rows for each of them, pass for classes.
+#: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
@@ -238,7 +238,7 @@ def refuse_own_target(model: Any, X: Any, y: Any) -> None:
     for view, columns in zip(views, positions, strict=True):
         if names.index(name) in columns:
             raise ValueError(
-                f"View {view.name!r}: the column {name!r} of X is y itself, so that "
+                f"View {view.name!r}: the column {name!r} of X is y itself, so "
                 "there is nothing to learn. Leave it out of the view, or pass "
                 f"X.drop(columns={name!r})"
             )
@@ -372,7 +372,7 @@ def refuse_mixture(y: Any, owner: str) -> None:
 
 
 def _objects(y: Any) -> np.ndarray:
-    """Targets (n, t) as given, before NumPy makes them alike; no rows if they are."""
+    """Targets (n, t) before NumPy converts them to one type; empty if they have one."""
     values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
     rows = values.reshape(len(values), -1) if values.size else values.reshape(-1, 1)
     return rows if values.dtype == object else rows[:0]
@@ -831,10 +831,13 @@ def wants_products(model: Any) -> bool:
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: Any, X: Any) -> ReadViews:
-    """Validate X on behalf of ``model``, and find out which rows lack a view."""
+def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view.
+
+    Unless it is given, the model says whether there are ``products`` of views.
+    """
     views, positions = [], []
-    products = wants_products(model)
+    products = wants_products(model) if products is None else products
     if is_precomputed(model.views):
         if products:
             raise ValueError(
@@ -1057,10 +1060,8 @@ def map_rows(
 
 def _learns_once(model: Any) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
-    usual = {"solver": "auto", "cv": None, "scatter": "total", "formulation": "exact"}
-    return getattr(model, "objective", None) == "fisher" and all(
-        getattr(model, name, value) == value for name, value in usual.items()
-    )
+    usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
+    return usual and model.scatter == "total" and model.formulation == "exact"
 
 
 def as_given(targets: np.ndarray) -> np.ndarray:
@@ -1069,12 +1070,12 @@ def as_given(targets: np.ndarray) -> np.ndarray:
 
 
 def _work_matrices(model: Any) -> float:
-    """The n x n arrays that a fit needs beside kernels that are made on the fly.
+    """The n x n arrays that a fit needs in addition to kernels made on the fly.
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
-    given = (getattr(model, name, None) for name in ("alpha", "objective"))
-    return 1.25 if hasattr(model, "alpha") and "loo" not in given else 4.0
+    given = model.alpha, model.objective
+    return 1.25 if model.alpha is not None and "loo" not in given else 4.0
 
 
 def _rows_that_count(
@@ -1089,12 +1090,13 @@ def _rows_that_count(
     keep, weights = read_row_weights(X, labels, *given)
     if keep is not None and codes is not None:
         codes = read_groups(codes[keep], len(keep), owner)
-    if weights is not None and not hasattr(model, "C"):
+    if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
     return keep, weights, codes
 
 
-#: Others that weigh no more than this, relative to one row or group, are rounding.
+#: If all others weigh no more than this, relative to one row or group, only rounding
+#: is left without it.
 NOTHING_LEFT = 1e-12
 
 
@@ -1132,10 +1134,15 @@ def read_row_design(
 
 
 def read_weighted_views(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    products: bool | None = None,
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    read, targets = read_views(model, X), check_targets(model, X, y)
+    read, targets = read_views(model, X, products), check_targets(model, X, y)
     keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
     if keep is not None:
         read, targets = read.take(keep, type(model).__name__), targets[keep]
@@ -1144,11 +1151,9 @@ def read_weighted_views(
     return read, targets, RowDesign(len(targets), weights, codes)
 
 
-def read_weighted_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
-) -> tuple[RowMap, np.ndarray, RowDesign]:
+def read_weighted_rows(model: Any, *given: Any) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
-    read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
+    read, targets, design = read_weighted_views(model, *given)
     return map_rows(model, read, targets, design.weights), targets, design
 
 

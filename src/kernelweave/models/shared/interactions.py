@@ -1,7 +1,7 @@
 """``interactions="auto"``: products of views, if they lower the leave-one-out error.
 
 They are kept if they lower it by 10 % or more; in the folds of ``cv_score_``
-the same choice is made anew. Explicit features have no such error for every row, and
+the same choice is made again. Explicit features have no such error for every row, and
 are learned from once.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave.fits.ridge import RowDesign
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.models.shared.learner import Fit, Fitted, KernelRows
 from kernelweave.models.streaming.primal import SummedRows
@@ -41,7 +41,7 @@ def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
     """What was learned with the products of views, if they are worth it, or without."""
     if _worthwhile(products, alone):
         return products
-    # The folds have chosen between both, and so are those of either.
+    # The folds made the same choice themselves, so their score holds for either.
     own, gaussians = alone.gaussians, products.gaussians
     if own is not None and gaussians is not None:
         own = replace(own, temperature=gaussians.temperature)
@@ -55,7 +55,7 @@ def choosing_products(fit: Fit) -> Fit:
     products are fitted as they are, and so are all if there is nothing to choose.
     """
 
-    def fit_both(bank: DenseBank, targets: np.ndarray, design: RowDesign) -> Fitted:
+    def fit_both(bank: KernelBank, targets: np.ndarray, design: RowDesign) -> Fitted:
         own = [i for i, name in enumerate(bank.names) if not name.startswith(BETWEEN)]
         if len(own) in (0, bank.n_kernels):
             return fit(bank, targets, design)

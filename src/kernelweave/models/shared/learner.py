@@ -20,14 +20,8 @@ from sklearn.model_selection import (
 from kernelweave._array import (
     Array,
     FactorizationError,
-    block_entries,
     deviations,
-    empty,
     from_numpy,
-    namespace,
-    require_memory,
-    row_chunks,
-    take,
     to_numpy,
     units_of,
 )
@@ -48,17 +42,8 @@ from kernelweave.fits.ridge import (
     StandardOutputs,
     fit_kernel,
 )
-from kernelweave.kernels.banks.dense import DenseBank, take_square
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
-from kernelweave.kernels.centering import (
-    STANDARD,
-    Centering,
-    Standard,
-    center_in_place,
-    center_tiles,
-)
+from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.kernels.maps.kernel_map import add
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
@@ -101,7 +86,7 @@ class LearnerOptions:
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
     are those made on a sample of the rows, if one has left only some ``norms``. The
-    ``progress`` is told of every iteration, and knows whether to stop.
+    ``progress`` hears of every iteration, and knows whether to stop.
     """
 
     norm: float | str = "loo"
@@ -110,6 +95,8 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
+    interactions: bool | str = False
+    cv: Any = None
     progress: Any = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
@@ -118,12 +105,13 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: Any, progress: Any) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
-        names = [one.name for one in fields(cls) if hasattr(model, one.name)]
-        return cls(**{name: getattr(model, name) for name in names}, progress=progress)
+        found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
+        given = {name: value for name, value in found.items() if value is not None}
+        return cls(**given | {"progress": progress})
 
     @property
     def callback(self) -> Callback | None:
-        """Told of every iteration."""
+        """Called after every iteration."""
         return None if self.progress is None else self.progress.iteration
 
     @property
@@ -287,14 +275,14 @@ def _first_by_score(scores: list[float], errors: list[float]) -> int:
     """Where the score is largest; of equal ones, where the error is smallest."""
     if np.all(np.isnan(scores)):
         raise ValueError(
-            "the measure named by scoring is undefined on the rows left out, whatever "
-            "alpha and norm; use another one"
+            "the measure named by scoring is undefined on the rows left out, for "
+            "every alpha and norm; use another one"
         )
     tied = np.nan_to_num(scores, nan=-np.inf) >= np.nanmax(scores) - SAME_SCORE
     return int(np.argmin(np.where(tied, errors, np.inf)))
 
 
-#: From this number of rows on, the best alpha is sought downhill from the learned one.
+#: With this many rows or more, the search for alpha goes downhill from the learned one.
 #: For fewer an eigendecomposition, which sees all alphas, costs next to nothing.
 MANY_ROWS = 300
 
@@ -422,7 +410,7 @@ def search_norms(
     return replace(best, candidates=dict(sorted(candidates.items())))
 
 
-#: From this number of rows on, a sample of them rules out norms: a share of the rows,
+#: With this many rows or more, a sample of them rules out norms: a share of the rows,
 #: but at least so many. On fewer the best norm is often not that of all rows.
 RACED_FROM, RACED_SHARE, RACED_AT_LEAST = 1500, 0.125, 1000
 #: Standard errors between an error and a bound on it.
@@ -437,7 +425,7 @@ Pose = Callable[[Any, np.ndarray, RowDesign], PosedTask]
 def pose_and_choose(
     options: LearnerOptions,
     pose: Pose[PosedTask],
-    bank: Bank,
+    bank: KernelBank,
     targets: np.ndarray,
     design: RowDesign,
 ) -> tuple[PosedTask, Choice]:
@@ -453,7 +441,7 @@ def pose_and_choose(
 
 def race_norms(
     options: LearnerOptions,
-    bank: Bank,
+    bank: KernelBank,
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
@@ -466,17 +454,15 @@ def race_norms(
     errors of that difference, its error is not lower than the smallest one by more
     than half a per cent. The others start from what was found on the sample.
     """
-    n, kinds = len(targets), (DenseBank, OnTheFlyBank)
-    chooses = options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < RACED_FROM or not isinstance(bank, kinds):
+    n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
+    if not chooses or n < RACED_FROM or bank.held_as == "features":
         return options
     rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
     part, none = design.restrict(rows), np.array([], dtype=int)
     if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
         return options
     try:
-        space = _room_for_rows(bank, len(rows))
-        kernels = _fold_kernels(bank, rows, none, design, part, space)
+        kernels = bank.fold(rows, none, design.weights, bank.space_of_fold(len(rows)))
         if not kernels.active:
             return options
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
@@ -491,7 +477,7 @@ def race_norms(
 
 
 def _sample_rows(design: RowDesign, size: int) -> np.ndarray:
-    """About ``size`` rows, drawn at random but always alike; groups stay together."""
+    """About ``size`` rows, drawn with a fixed seed; groups stay together."""
     units = design.units
     rank = np.random.default_rng(0).permutation(int(np.max(units)) + 1)[units]  # (n,)
     return np.flatnonzero(rank <= np.sort(rank)[size - 1])
@@ -618,7 +604,7 @@ def split_learned(
 
 @dataclass(frozen=True)
 class FoldScore:
-    """What folds in which everything is learned anew say about new rows.
+    """What folds in which everything is learned again say about new rows.
 
     Attributes
     ----------
@@ -662,7 +648,7 @@ class KernelRows:
     predictions need none of the rows.
     """
 
-    bank: Any  # DenseBank or FeatureBank
+    bank: Any  # KernelBank
     targets: np.ndarray  # (n,) or (n, n_outputs)
     rows: RowMap
     report: FeatureReport | None
@@ -674,21 +660,9 @@ class KernelRows:
         if self.scales is not None:
             weights = fitted.choice.weights
             dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
-            coef = feature_coef(self.bank, dual, weights, self.scales)
+            coef = self.bank.feature_coef(dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return replace(fitted, rows=self.rows, report=self.report)
-
-
-def feature_coef(
-    bank: Any, coef: Array, weights: np.ndarray, scales: np.ndarray
-) -> np.ndarray:
-    """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling.
-
-    The bank holds features ``s_i Z_i``, B is ``coef`` (n, k); the result (D_used, k).
-    """
-    factors = np.repeat(weights * scales, bank.widths)
-    inner = to_numpy(bank.features.T @ coef)  # (D, k)
-    return (inner * factors[:, None])[np.repeat(weights > 0, bank.widths)]
 
 
 #: Temperatures that are considered; 1 leaves the probabilities as they are.
@@ -697,7 +671,7 @@ TEMPERATURES = (1.0, 50.0)
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
 SPREAD = 0.1
-#: Said of a model whose folds do not fit into memory, or were stopped.
+#: Remark on a model whose folds do not fit into memory, or were stopped.
 NO_SCORE = "there is no cv_score_: {}"
 
 
@@ -734,7 +708,7 @@ class Fold:
     projected: Array  # (m, k)
 
 
-Fit = Callable[[DenseBank, np.ndarray, RowDesign], Fitted]
+Fit = Callable[[KernelBank, np.ndarray, RowDesign], Fitted]
 
 
 def choose_splits(
@@ -785,7 +759,7 @@ def shuffled_folds(n: int, classify: bool, grouped: bool, random_state: Any) -> 
 
 
 def learn_folds(
-    bank: Bank,
+    bank: KernelBank,
     targets: np.ndarray,
     design: RowDesign,
     splits: list[tuple[np.ndarray, np.ndarray]],
@@ -807,7 +781,7 @@ def learn_folds(
 
     Parameters
     ----------
-    bank : Bank
+    bank : KernelBank
         Centred kernels of all n rows, multiplied by the roots of the row weights.
     targets : ndarray of shape (n,) or (n, t)
         Classes or outputs.
@@ -822,147 +796,16 @@ def learn_folds(
         others are not wanted.
     """
     # new memory for every fold would cost a pass over it
-    space = _room_for_rows(bank, max((len(rows) for rows, _ in splits), default=0))
+    space = bank.space_of_fold(max((len(rows) for rows, _ in splits), default=0))
     for i, (train, test) in enumerate(splits, start=1):
         part = design.restrict(train)
-        fold: Any = _fold_kernels(bank, train, test, design, part, space)
+        fold = bank.fold(train, test, design.weights, space)
         if fold.active:
             fitted = fit(fold.bank, targets[train], part)
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
         if report(i, len(splits)) and i < len(splits):
             raise StoppedError(f"{STOPPED} after fold {i} of {len(splits)}")
-
-
-def _fold_kernels(
-    whole: Bank,
-    train: np.ndarray,
-    test: np.ndarray,
-    design: RowDesign,
-    part: RowDesign,
-    space: Array | None,
-) -> _FoldKernels | _FoldOnTheFly:
-    """Kernels of the rows ``train``, as if there were no others, and of ``test``."""
-    standard, shares = (whole.standard or STANDARD).again, None
-    if part.weights is not None:
-        shares = from_numpy(part.weights / part.total, whole.like)
-    given = train, test, part, standard, shares
-    if isinstance(whole, OnTheFlyBank):
-        return _FoldOnTheFly(whole, *given)
-    assert space is not None
-    return _FoldKernels(whole, *given, design, space)
-
-
-def _room_for_rows(whole: Bank, n: int) -> Array | None:
-    """Memory for the kernels of n rows, if they take any and there is enough."""
-    p, like = whole.n_kernels, whole.like
-    if isinstance(whole, OnTheFlyBank):
-        return None
-    require_memory(
-        p * n * n * namespace(like).finfo(like.dtype).bits // 8,
-        f"{p} kernels of the {n} rows of a fold",
-        "use cv=None",
-        like,
-    )
-    return empty((p * n * n,), like)
-
-
-class _FoldKernels:
-    """Kernels of the rows ``train``, centred and scaled anew, and those of ``test``.
-
-    They are kept in the memory ``space``.
-    """
-
-    def __init__(
-        self,
-        whole: Bank,
-        train: np.ndarray,
-        test: np.ndarray,
-        part: RowDesign,
-        standard: Standard,
-        shares: Array | None,
-        design: RowDesign,
-        space: Array,
-    ) -> None:
-        n, p, like = len(train), whole.n_kernels, whole.like
-        self.whole, self.train, self.test, self.design = whole, train, test, design
-        stack = namespace(like).reshape(space[: p * n * n], (p, n, n))
-        self.centerings: list[Centering] = []
-        self.active: list[int] = []
-        for i in range(p):
-            slot = stack[len(self.active), :, :]
-            take_square(whole.kernel(i), train, slot)
-            self._unweight(slot, train, train)
-            centering = center_in_place(slot, shares=shares, standard=standard)
-            if shares is not None:
-                root = part.root(slot)
-                slot *= root
-                slot *= root.T
-            self.centerings.append(centering)
-            self.active += [i] if centering.scale > 0 else []
-        names = [whole.names[i] for i in self.active]
-        self.bank = DenseBank(stack[: len(self.active), :, :], names)
-
-    def _unweight(self, gram: Array, rows: np.ndarray, columns: np.ndarray) -> None:
-        """Divide by the roots of the weights that the kernels were multiplied by."""
-        if self.design.weights is not None:
-            root = self.design.root(gram)
-            gram /= take(root, rows)
-            gram /= take(root, columns).T
-
-    def cross(self, weights: np.ndarray) -> Array:
-        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
-        total = None
-        for weight, i in zip(weights, self.active, strict=True):
-            if weight != 0:
-                block = take(take(self.whole.kernel(i), self.test), self.train, axis=1)
-                self._unweight(block, self.test, self.train)
-                total = add(total, self.centerings[i](block) * float(weight))
-        assert total is not None
-        return total
-
-
-class _FoldOnTheFly:
-    """:class:`_FoldKernels` for kernels that are made anew in every pass."""
-
-    def __init__(
-        self,
-        whole: OnTheFlyBank,
-        train: np.ndarray,
-        test: np.ndarray,
-        part: RowDesign,
-        standard: Standard,
-        shares: Array | None,
-    ) -> None:
-        self.tiles = whole.tiles.restrict(train)
-        self.others = whole.tiles.restrict(test)
-        noise = [0.0] * whole.n_kernels
-        self.centerings = list(center_tiles(self.tiles, noise, shares, standard))
-        if not standard.is_default:
-            pairs = zip(self.centerings, whole.scales, strict=True)
-            self.centerings = [replace(c, scale=c.scale * s) for c, s in pairs]
-        self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
-        self.weights = part.weights
-
-    @property
-    def bank(self) -> OnTheFlyBank:
-        """The kernels that vary over the rows ``train``, of which there must be one."""
-        own = [self.centerings[i] for i in self.active]
-        return self.tiles.subset(self.active).centred(own, self.weights)
-
-    def cross(self, weights: np.ndarray) -> Array:
-        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
-        n, like, parts = self.tiles.n_samples, self.tiles.like, []
-        full = np.zeros(self.tiles.n_kernels)
-        full[self.active] = weights
-        for rows in row_chunks(self.others.n_samples, n, block_entries(like)):
-            total = None
-            tiles = self.others.tile(rows, slice(0, n), self.tiles)
-            for i, gram in tiles:
-                if full[i] != 0:
-                    total = add(total, self.centerings[i](gram) * float(full[i]))
-            parts.append(total)
-        return namespace(like).concat(parts)
 
 
 def ratio_of_means(
@@ -1152,7 +995,7 @@ def score_outputs(
 
 def with_score(
     fitted: Fitted,
-    bank: Bank,
+    bank: KernelBank,
     targets: np.ndarray,
     design: RowDesign,
     cv: Any,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -69,6 +68,37 @@ class NoMarginError(ValueError):
 
 
 @dataclass(frozen=True)
+class MarginOptions:
+    """Which margin to maximise: parameters of ``MultipleKernelSVC``."""
+
+    owner: str  # for messages
+    margin: Literal["l1", "l2", "hard"]
+    C: Any  # a number, "learn" or "cv"
+    norm: float | str
+    signed: bool
+    solver: str
+    tol: float
+    max_iter: int | None
+    weight_bound: float
+    scale: str | None
+
+    @classmethod
+    def of(cls, model: Any) -> MarginOptions:
+        """The parameters of a model, with "cv" or numbers in place of "auto".
+
+        At C = 1, a class with few rows whose weights are large is memorised.
+        """
+        own = [one.name for one in fields(cls) if one.name != "owner"]
+        given = {name: getattr(model, name) for name in own}
+        plain = model.margin != "hard" and not model.signed
+        plain = plain and model.weights == "shared" and model.class_weight is not None
+        settled = "cv" if plain and model.C == "auto" else 1.0
+        for name in ("C", "norm"):
+            given[name] = settled if given[name] == "auto" else given[name]
+        return cls(owner=type(model).__name__, **given)
+
+
+@dataclass(frozen=True)
 class MarginFit:
     """Learned weights with the decision functions that go with them.
 
@@ -101,7 +131,7 @@ class MarginFit:
 
 
 def learn_margin(
-    model: Any,
+    options: MarginOptions,
     bank: DenseBank,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
@@ -109,33 +139,33 @@ def learn_margin(
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions."""
     home = from_numpy(signs, bank.like)
-    criterion = Margin(bank, home, model.margin, model.C, row_weights)
+    criterion = Margin(bank, home, options.margin, options.C, row_weights)
     weight_set: WeightSet
-    if model.signed:
-        weight_set = SignedSum(bank, float(model.weight_bound), row_weights)
+    if options.signed:
+        weight_set = SignedSum(bank, float(options.weight_bound), row_weights)
     else:
-        weight_set = weight_set_of_norm(float(model.norm), fixed=model.C != "learn")
+        weight_set = weight_set_of_norm(float(options.norm), fixed=options.C != "learn")
     solution = solve(
         criterion,
         weight_set,
-        method=model.solver,
-        **reachable(model.tol, bank.like),
-        max_iter=model.max_iter,
+        method=options.solver,
+        **reachable(options.tol, bank.like),
+        max_iter=options.max_iter,
         callback=callback,
     )
     if not np.isfinite(solution.value):
-        raise NoMarginError(f"{type(model).__name__}: {solution.status}")
+        raise NoMarginError(f"{options.owner}: {solution.status}")
     weighted = "" if row_weights is None else ", weighted rows"
     own = solution.weights[-bank.n_kernels :]  # without that of the identity
     slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
     error = error_of_value(bank, own, slope)
-    certificate = Certificate.of(solution, _problem(model) + weighted, error)
+    certificate = Certificate.of(solution, _problem(options) + weighted, error)
     if solution.method == "newton" and not is_numpy(bank.like):
         moved = "solver='newton' trained its support vector machines on the CPU"
         certificate = certificate.with_remarks([moved])
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
-    price = float("inf") if model.margin == "hard" else model.C
+    price = float("inf") if options.margin == "hard" else options.C
     if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
@@ -156,24 +186,26 @@ def learn_margin(
     )
 
 
-def _problem(model: Any) -> str:
+def _problem(options: MarginOptions) -> str:
     """What is minimised, for the certificate."""
-    price = "learned C" if model.C == "learn" else f"C={float(model.C):.3g}"
+    price = "learned C" if options.C == "learn" else f"C={float(options.C):.3g}"
     what = (
-        "hard margin" if model.margin == "hard" else f"{model.margin} margin, {price}"
+        "hard margin"
+        if options.margin == "hard"
+        else f"{options.margin} margin, {price}"
     )
-    sign = "signed" if model.signed else f"l{float(model.norm):.3g}"
+    sign = "signed" if options.signed else f"l{float(options.norm):.3g}"
     return f"Margin, {what}, {sign} weights"
 
 
 def settle_by_folds(
-    model: Any,
+    options: MarginOptions,
     bank: DenseBank,
     codes: np.ndarray,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
-) -> Any:
-    """The model with numbers for ``C="cv"`` and ``norm="cv"``.
+) -> MarginOptions:
+    """The options with numbers for ``C="cv"`` and ``norm="cv"``.
 
     Both maximise the accuracy on five folds, in which a row counts as often as its
     weight says: the balanced accuracy, if classes are balanced.
@@ -181,15 +213,15 @@ def settle_by_folds(
     1. C, by the machines on the mean of all kernels: with few rows of a class, whose
        weights are large, the best C is small, and at a larger one the kernel weights
        fit these few rows.
-    2. The norm, with the weights learned anew in each fold at this C, divided by the
+    2. The norm, with the weights learned again in each fold at this C, divided by the
        trace of equal weights of that norm, ``p^(1 - 1/q)``. Sparse weights need
        evidence: the most even norm is taken that is worse than the best by no more
        than the standard error of the difference.
 
     Parameters
     ----------
-    model : MultipleKernelSVC
-        The estimator.
+    options : MarginOptions
+        Parameters of the estimator.
     bank : DenseBank
         Centred kernels of trace n.
     codes : ndarray of int of shape (n,)
@@ -199,56 +231,41 @@ def settle_by_folds(
     row_weights : ndarray of shape (n,) or None
         How often each row counts.
     """
-    model = _without_auto(model)
-    if model.C != "cv" and model.norm != "cv":
-        return model
-    settled, design = copy(model), RowDesign(len(codes), row_weights)
+    if options.C != "cv" and options.norm != "cv":
+        return options
+    design, p, price = RowDesign(len(codes), row_weights), bank.n_kernels, None
     splits = choose_splits(CV_FOLDS, codes, design, classify=True)
     if not splits:
         raise ValueError(
-            f"{type(model).__name__}: 'cv' needs a class with at least 2 rows, to "
+            f"{options.owner}: 'cv' needs a class with at least 2 rows, to "
             "learn from one and be tested on the other; give numbers for C and norm"
         )
     prices = C_GRID
-    if model.scale is None:  # the grid is for kernels of mean diagonal one
+    if options.scale is None:  # the grid is for kernels of mean diagonal one
         prices = C_GRID / float(np.mean(bank.diagonals()))
     folds = _Folds(bank, codes, signs, design, splits, prices)
-    if model.C == "cv":
-        right = folds.over_prices(model.margin)
-        settled.C = float(prices[int(np.argmax(right @ design.each))])
-    if model.norm != "cv":
-        return _of_norm(model, settled, float(model.norm), bank.n_kernels)
-    norms = [1.0] if bank.n_kernels == 1 else CV_NORMS
-    models = [_of_norm(model, settled, norm, bank.n_kernels) for norm in norms]
-    right = np.stack([folds.learned(one) for one in models])
+    if options.C == "cv":
+        right = folds.over_prices(options.margin)
+        price = float(prices[int(np.argmax(right @ design.each))])
+    if options.norm != "cv":
+        return _with_norm(options, float(options.norm), price, p)
+    norms = [1.0] if p == 1 else CV_NORMS
+    candidates = [_with_norm(options, norm, price, p) for norm in norms]
+    right = np.stack([folds.learned(one) for one in candidates])
     scores = right @ design.each
     apart = right[int(np.argmax(scores))] - right
     errors = np.sqrt(np.sum((design.each * apart) ** 2, axis=1))
-    return models[int(np.argmax(scores + errors >= np.max(scores)))]
+    return candidates[int(np.argmax(scores + errors >= np.max(scores)))]
 
 
-def _without_auto(model: Any) -> Any:
-    """The model with "cv" or numbers in place of "auto".
-
-    A class with few rows whose weights are large is fitted by heart at C = 1.
-    """
-    plain = model.margin != "hard" and not model.signed and model.weights == "shared"
-    by_folds = plain and model.class_weight is not None and model.C == "auto"
-    found = copy(model)
-    if model.C == "auto":
-        found.C = "cv" if by_folds else 1.0
-    if model.norm == "auto":
-        found.norm = "cv" if by_folds else 1
-    return found
-
-
-def _of_norm(model: Any, settled: Any, norm: float, p: int) -> Any:
-    """The settled model with this norm; a C from folds is for kernels of trace n."""
-    one = copy(settled)
-    one.norm = norm
-    if model.C == "cv" and np.isfinite(norm):
-        one.C = settled.C / p ** (1.0 - 1.0 / norm)
-    return one
+def _with_norm(
+    options: MarginOptions, norm: float, price: float | None, p: int
+) -> MarginOptions:
+    """The options with this norm, and C from a ``price`` for kernels of trace n."""
+    if price is None:
+        return replace(options, norm=norm)
+    trace = p ** (1.0 - 1.0 / norm) if np.isfinite(norm) else 1.0
+    return replace(options, norm=norm, C=price / trace)
 
 
 @dataclass(frozen=True)
@@ -279,10 +296,10 @@ class _Folds:
                 values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])
 
-    def learned(self, model: Any) -> np.ndarray:
-        """With weights learned by the model, whose parameters are numbers, (n,)."""
-        quick, values = copy(model), np.full(self.signs.shape, -np.inf)
-        quick.tol, weights = max(float(model.tol), CV_TOL), self.design.weights
+    def learned(self, options: MarginOptions) -> np.ndarray:
+        """With weights learned by these options, C and norm being numbers, (n,)."""
+        quick = replace(options, tol=max(float(options.tol), CV_TOL))
+        values, weights = np.full(self.signs.shape, -np.inf), self.design.weights
         for train, test, columns in self._parts():
             r = None if weights is None else weights[train]
             part, signs = self.bank.restrict(train), self.signs[np.ix_(train, columns)]
@@ -342,13 +359,15 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
 class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
 
+    weights: str = "shared"  # the parameter, where an estimator has none
+
     def _publish(
-        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
+        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit], **more: Any
     ) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
         like = rows.like
         mean = np.mean([fit.weights for fit in fits], axis=0)
-        self._set_weights(rows, mean, classes)
+        self._set_weights(rows, mean, classes, **more)
         if len(fits) > 1:
             each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
             self.class_kernel_weights_ = from_numpy(each, like)

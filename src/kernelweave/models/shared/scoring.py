@@ -123,7 +123,7 @@ class Measure:
     ) -> float:
         """The score of a discriminant on the rows left out.
 
-        Rows whose class has no other row or group are no part of it. The class shares
+        Rows whose class has no other row or group are excluded. The class shares
         are those of all rows, the same for every row: the shares of the other rows
         would reveal the class of the one left out, with the wrong sign.
 

@@ -30,7 +30,7 @@ MOST_BLOCKS = 128
 class NumberedRows:
     """Rows of Dask collections by their number, wherever the partitions begin.
 
-    Features, chunks, folds and probes depend on the numbers of rows alone, so that the
+    Features, chunks, folds and probes depend on the numbers of rows alone, so the
     model does not depend on the partitions, and is that of the same rows in an array.
 
     Parameters

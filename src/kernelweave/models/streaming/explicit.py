@@ -45,7 +45,7 @@ CONES = ("qcqp", "sdp")
 
 def refused(model: Any) -> dict[str, Any]:
     """The parameters that rule out explicit features, with their values."""
-    found = {name: getattr(model, name, value) for name, value in NEEDED.items()}
+    found = {name: getattr(model, name) for name in NEEDED}
     return {name: value for name, value in found.items() if value != NEEDED[name]}
 
 
@@ -83,11 +83,18 @@ def _no_groups(why: str) -> ValueError:
 
 
 def read_features(
-    model: Any, why: str, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    model: Any,
+    why: str,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    products: bool | None,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
-    The estimator ``model``, which is not changed, determines how rows are read.
+    The estimator ``model``, which is not changed, determines how rows are read, and
+    whether there are ``products`` of kernels of different views, unless that is given.
     """
     whole, design = not in_portions(X, y), None
     if sample_weight is not None and not whole:
@@ -99,12 +106,12 @@ def read_features(
     if groups is not None and not whole:
         raise _no_groups("rows come in portions")
     check_features(model, why)
-    intake = Intake(model, why)
+    intake = Intake(model, why, products)
     if is_dask(X):
         return _read_dask(intake, X, y)
     if whole:
         X, y, weights, groups = read_row_design(model, X, y, sample_weight, groups)
-        X = validate_features(intake.bearer, X, reset=True)
+        X = validate_features(intake.estimator, X, reset=True)
         y = intake.targets(X, y)
         intake.look(X)
         design = RowDesign(len(y), weights, groups)
@@ -143,13 +150,13 @@ def _read_dask(intake: Intake, X: Any, y: Any) -> KernelRows | SummedRows:
 def _few_rows(n_rows: int, recipe: ChunkRecipe, intake: Intake) -> bool:
     """Whether the features of all rows take less memory than their moments."""
     few = n_rows <= recipe.features.n_features
-    return few and recipe.n_folds == 1 and intake.bearer.device is None
+    return few and recipe.n_folds == 1 and intake.estimator.device is None
 
 
 def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows:
     """All rows as moments, from which something can be learned."""
     if not _enough(moments):
-        require_enough(intake.bearer, moments.probe.y)  # says what is missing
+        require_enough(intake.estimator, moments.probe.y)  # says what is missing
     return SummedRows(recipe, moments, intake)
 
 
@@ -174,7 +181,7 @@ def next_portions(
     model: Any, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any = None
 ) -> tuple[Portions, SummedRows | None]:
     """The rows of all calls including X, and their moments if it is time to solve."""
-    portions = getattr(model, "_portions", None)
+    portions = model._portions
     if X is not None:
         portions = _added(model, portions, X, y, classes, sample_weight)
     elif any(given is not None for given in (y, classes, sample_weight)):

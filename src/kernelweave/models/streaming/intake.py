@@ -32,7 +32,13 @@ from kernelweave.kernels.moments import (
     WORK_MATRICES,
     ChunkRecipe,
 )
-from kernelweave.kernels.spec import as_stored, readers, settle, warn_twins
+from kernelweave.kernels.spec import (
+    as_stored,
+    detached_block,
+    readers,
+    settle,
+    warn_twins,
+)
 from kernelweave.models.shared.inputs import (
     RowMap,
     as_given,
@@ -72,7 +78,7 @@ Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
 class FeatureOptions:
-    """What version 0.1.0 saved beside an intake; nothing reads it any more."""
+    """What version 0.1.0 saved with an intake; nothing reads it any more."""
 
 
 class Intake:
@@ -82,15 +88,19 @@ class Intake:
     ----------
     model : estimator
         Its ``views`` determine which columns are used, others of its parameters how
-        features are made and summed, whatever becomes of it later.
+        features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
+    products : bool, default=None
+        Whether to add products of views; None if ``model`` says.
 
     Attributes
     ----------
-    bearer : estimator
-        A bare copy of it, which receives ``n_features_in_`` and
-        ``feature_names_in_``, so that this can go to workers.
+    estimator : estimator
+        An unfitted one with the same parameters, in which scikit-learn notes the
+        columns of the first portion, and looks up whether later ones match.
+    products : bool
+        Whether to add products of views.
     seed : int
         Fixes landmarks, frequencies and folds; drawn unless ``random_state`` is one.
     n_folds : int
@@ -110,8 +120,9 @@ class Intake:
     kind: str | None = None
     stored: Sequence[Any] = ()
 
-    def __init__(self, model: Any, why: str) -> None:
-        self.bearer, self.why = type(model)(**model.get_params(deep=False)), why
+    def __init__(self, model: Any, why: str, products: bool | None = None) -> None:
+        self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
+        self.products = wants_products(model) if products is None else products
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -120,14 +131,20 @@ class Intake:
         self.positions: list[list[int]] = []
         self.like: Array = None
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "bearer" in state:  # its name in the files of version 0.1.0
+            state["estimator"] = state.pop("bearer")
+            state["products"] = wants_products(state["estimator"])
+        self.__dict__.update(state)
+
     @property
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.bearer.n_features))
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.estimator.n_features))
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
-        away = is_on_gpu(like) or self.bearer.device is not None
+        away = is_on_gpu(like) or self.estimator.device is not None
         return CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(
@@ -151,7 +168,7 @@ class Intake:
         """First portions, by whose tables "auto" settles what is done with each column.
 
         Together they have the rows that fix the features, however few the first has.
-        A portion that does not match ends them, and is refused in its turn.
+        A portion that does not match ends them, and is refused when it is reached.
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
@@ -169,7 +186,7 @@ class Intake:
                 break
         if len(parts) > 1:
             table = Columns.concatenate(parts).table
-            self._settle(validate_features(self.bearer, table, reset=True))
+            self._settle(validate_features(self.estimator, table, reset=True))
         return ahead
 
     def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
@@ -177,11 +194,11 @@ class Intake:
 
         The weights are those ``given`` times those of the classes.
         """
-        targets, owner = self.targets(X, y, start), type(self.bearer).__name__
+        targets, owner = self.targets(X, y, start), type(self.estimator).__name__
         blocks = self.rows(X, start)
         with numbered(start):
             weights = check_sample_weight(given, len(targets), owner, all_zero=True)
-        of_class = weights_of_portion(targets, self.bearer.class_weight, owner)
+        of_class = weights_of_portion(targets, self.estimator.class_weight, owner)
         return blocks, targets, weights * of_class
 
     def rows(self, X: Any, start: int = 0) -> list[Any]:
@@ -192,13 +209,14 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
-                owner = type(self.bearer).__name__
+                estimator, known = self.estimator, (self.views, self.positions)
+                owner = type(estimator).__name__
                 check_home(X, self.like, f"{owner} in a later portion")
-                X, positions = validate_new(self.bearer, X, self.views, self.positions)
+                X, positions = validate_new(estimator, X, *known)
                 blocks = self._split(X, positions, self.like.dtype)
                 pairs = zip(blocks, self.stored or blocks, strict=True)
                 return [as_stored(block, first) for block, first in pairs]
-            X = validate_features(self.bearer, X, reset=True)
+            X = validate_features(self.estimator, X, reset=True)
             if not self.positions:
                 self._settle(X)
             blocks = self._split(X, self.positions)
@@ -222,7 +240,7 @@ class Intake:
     def _settle(self, X: Any) -> None:
         """Find the columns of each view, and settle what "auto" does with them."""
         self.positions = resolve_columns(X, self.views)
-        if wants_products(self.bearer):
+        if self.products:
             self.views, self.positions = with_products(self.views, self.positions)
         self.views = choose_forms(X, self.views, self.positions)
         for v, view in enumerate(self.views):
@@ -231,17 +249,17 @@ class Intake:
                 self.views[v] = settle(view, block)[0]
 
     def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
-        return split_blocks(self.bearer, X, self.views, positions, dtype).blocks
+        return split_blocks(self.estimator, X, self.views, positions, dtype).blocks
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            targets = check_targets(self.bearer, X, y)
-            kind, owner = _kind(targets), type(self.bearer).__name__
+            targets = check_targets(self.estimator, X, y)
+            kind, owner = _kind(targets), type(self.estimator).__name__
             if self.kind not in (None, kind):
                 raise ValueError(
                     f"{owner}: y holds {kind}, but the first portion {self.kind}. "
-                    "Convert y, so that it is alike in all portions"
+                    "Convert y to one form for all portions"
                 )
         self.kind = kind
         return targets
@@ -249,7 +267,7 @@ class Intake:
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
-        noted = {n: v for n, v in vars(self.bearer).items() if n in names}
+        noted = {n: v for n, v in vars(self.estimator).items() if n in names}
         return RowMap(kernel_map, self.like, self.views, self.positions, noted)
 
 
@@ -277,7 +295,7 @@ def draw_sample(
     seen = 0
     for blocks, targets, weights in portions:
         # The next portion may reuse the same memory.
-        own = [detached(block) for block in blocks]
+        own = [detached_block(block) for block in blocks]
         waiting.append((own, np.array(targets), weights))
         seen += len(targets)
         if seen >= size:
@@ -292,7 +310,7 @@ def make_recipe(
     intake: Intake, sample: list[Any], targets: Any, n_rows: int | None = None
 ) -> ChunkRecipe:
     """Features fixed by a sample of rows, and what to sum over chunks."""
-    model, own = intake.bearer, np.asarray(targets)
+    model, own = intake.estimator, np.asarray(targets)
     if n_rows is not None and len(own) == n_rows > intake.sample_rows:
         own = own[sampled(n_rows, intake.sample_rows, intake.seed)]
     features = FeatureRecipe(

@@ -46,7 +46,6 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     best_alpha,
-    feature_coef,
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
@@ -223,7 +222,7 @@ class MomentFit:
         """Coefficients (D_used, k) of the features of kernels with weight."""
         problem = self.problem
         scales = np.sqrt(problem.scales[problem.active])
-        return feature_coef(problem.bank, self.coef, self.choice.weights, scales)
+        return problem.bank.feature_coef(self.coef, self.choice.weights, scales)
 
     def project(self, coef: Array) -> np.ndarray:
         """Features of the probe times coefficients (D_used, r), (q, r)."""
@@ -322,10 +321,9 @@ def _leverages(fit: MomentFit) -> np.ndarray:
     Features are centred, scaled, and multiplied by the roots of the kernel weights.
     """
     bank = fit.problem.bank
-    roots = np.sqrt(np.repeat(fit.choice.weights, bank.widths))
+    roots = np.sqrt(bank.per_feature(fit.choice.weights))
     used = np.flatnonzero(roots)
-    features = to_numpy(bank.features).astype(np.float64)[:, used] * roots[used]
-    gram = features.T @ features
+    gram = bank.feature_gram(fit.choice.weights)
     gram[np.diag_indices_from(gram)] += float(fit.choice.alpha)
     inverse = to_numpy(lower_inverse(cholesky(gram, overwrite=True)))
     scales = (roots * fit.problem.feature_scales)[used]
@@ -360,7 +358,7 @@ def keep_rows(
 
     The rows of each Z_i are multiplied by the roots of their weights.
     """
-    require_enough(intake.bearer, targets)
+    require_enough(intake.estimator, targets)
     features = recipe.moved
     rows = empty((len(targets), features.n_features), recipe.like)
     features.write(blocks, rows)

@@ -6,6 +6,7 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.criteria.margin import Margin
+from kernelweave.fits.ridge import checked_signs, require_both_signs
 from kernelweave.kernels.banks.dense import DenseBank
 
 
@@ -41,12 +42,8 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
     """
     if not 0 <= lam <= 1:
         raise ValueError(f"lam must lie between 0 and 1, got {lam!r}")
-    signs = to_numpy(labels).astype(np.float64)
-    if signs.shape != (bank.n_samples,):
-        raise ValueError(
-            f"labels must have the shape ({bank.n_samples},), one per row; got "
-            f"{tuple(signs.shape)}"
-        )
+    signs = checked_signs(labels, bank.n_samples, "labels", ndim=1, zeros=True)
+    require_both_signs(signs, "labels")
     p = bank.n_kernels
     if lam == 1:
         scores = _distance_of_means(bank, signs)
@@ -64,10 +61,6 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
 def _distance_of_means(bank: DenseBank, signs: np.ndarray) -> np.ndarray:
     """The squared distance (p,) between the two class means under each kernel."""
     plus, minus = int(np.sum(signs > 0)), int(np.sum(signs < 0))
-    if plus == 0 or minus == 0:
-        raise ValueError(
-            f"labels must contain both classes; got {plus} of +1 and {minus} of -1"
-        )
     contrast = np.where(signs > 0, 1.0 / plus, np.where(signs < 0, -1.0 / minus, 0.0))
     dtype = namespace(bank.like).float64
     return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.like, dtype)))

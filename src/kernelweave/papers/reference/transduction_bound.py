@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import Array, to_numpy
+from kernelweave.fits.ridge import checked_signs
 from kernelweave.kernels import DenseBank
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.weights import SignedSum, WeightSet
@@ -235,14 +236,10 @@ def bound_of_model(
 def _margins(decision: Array, labels: Array) -> np.ndarray:
     """``y_i f_i``, (n,)."""
     f = to_numpy(decision).astype(np.float64)
-    y = to_numpy(labels)
-    if f.ndim != 1 or f.shape != y.shape or len(f) == 0:
+    y = checked_signs(labels, len(f), "labels", ndim=1)
+    if f.ndim != 1 or not np.all(np.isfinite(f)):
         raise ValueError(
-            "decision and labels must be one-dimensional and of the same length; got "
-            f"the shapes {f.shape} and {y.shape}"
+            f"decision must be {len(y)} finite numbers; got an array of the shape "
+            f"{f.shape} with {int(np.sum(~np.isfinite(f)))} NaN or infinite values"
         )
-    if not np.all(np.isin(y, (-1, 1))):
-        raise ValueError("labels must be +1 or -1: the bound takes labelled rows only")
-    if not np.all(np.isfinite(f)):
-        raise ValueError("decision contains NaN or infinite values")
     return y * f
