@@ -319,6 +319,8 @@ class MixtureKDA(KernelDiscriminant):
             if coef is not None
         ]
         loo_error = design.mean_square(panel.target - mean)
+        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
+        remark = excess_remark(self.noise, float(excess))
         self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
@@ -333,8 +335,6 @@ class MixtureKDA(KernelDiscriminant):
         self.n_iter_ = mixture.n_iter
         self._set_gaussians(gaussians)
         self._note_rounding(max(steep))
-        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
-        remark = excess_remark(self.noise, float(excess))
         if remark is not None:
             self._note(remark)
         self._set_certificate(mixture.certificate)

@@ -195,6 +195,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         error = design.mean_square(path.target - expert.mean)
         score = design.each @ np.sum(expert.log_density, axis=1) / design.total
         steepness = steepness_of(expert.coef, expert.held_out)
+        remark = excess_remark(self.noise, float(np.mean(expert.excess)))
         self._set_weights(rows, weights, classes)
         self._path, self.n_iter_ = path, 1
         self.noise_ = from_numpy(expert.noise, rows.like)
@@ -205,7 +206,6 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.loo_error_, self.loo_log_density_ = error, float(score)
         self._set_gaussians(gaussians)
         self._note_rounding(steepness)
-        remark = excess_remark(self.noise, float(np.mean(expert.excess)))
         if remark is not None:
             self._note(remark)
         progress.end()
