@@ -76,3 +76,8 @@ def test_the_joint_method_takes_over_where_newton_stalls(lam):
     solution = solve(BlockFisher(bank, target, alpha), Simplex())
     assert solution.converged
     assert 12 < solution.n_factorizations <= 36
+
+
+def test_cutting_planes_take_over_within_caps():
+    """As many columns as rows: Newton's method in the weights ended at a gap of 0.18."""
+    rng = np.random.default_rng(0)

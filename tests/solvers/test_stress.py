@@ -14,6 +14,7 @@ from kernelweave import (
     Margin,
     MultipleKernelSVC,
     Simplex,
+    Uniform,
     solve,
 )
 from kernelweave.criteria.fisher import WithinFisher
@@ -103,6 +104,35 @@ def test_newton_goes_on_where_a_path_leaves_float64():
     linear = DenseBank(center_and_scale(np.stack([np.outer(x, x) for x in X.T])))
     found = solve(Margin(linear, y[:, None], "l2", 1e8), LpBall(64))
     assert found.gap < 1e-5  # measured: 1e-6
+
+
+def test_squared_slacks_that_cost_more_than_kernels_resolve():
+    """1/C was lost in the spectrum of K + I/C, as for a hard margin: a gap of 0.92."""
+    rng, y = np.random.default_rng(0), np.where(np.arange(40) % 2, 1.0, -1.0)
+    X = rng.normal(size=(40, 5))
+    stack = center_and_scale(np.stack([np.outer(x, x) for x in X.T]))
+    found = solve(Margin(DenseBank(stack), y[:, None], "l2", 1e13), Uniform())
+    X, slack = np.column_stack([X, np.ones(40)]), np.ones(40)
+    for _ in range(50):  # what 1/C leaves: the least squared slacks of a function
+        on = slack > 0
+        v = np.linalg.lstsq(X[on], y[on], rcond=None)[0]
+        slack = np.maximum(1.0 - y * (X @ v), 0.0)
+    least = 1e13 * float(slack @ slack)
+    assert found.lower_bound <= least <= found.value  # measured: 0.009 of it apart
+    assert found.gap < 0.05 and "rounding" in found.status
+
+
+def test_a_hard_margin_below_rounding_is_infeasible():
+    """Two rows 1e-7 apart: 1 / margin^2 is 5e13, but rounding added up to 12.5."""
+    X = np.random.default_rng(4).normal(size=(30, 2))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    right, left = np.flatnonzero(y > 0), np.flatnonzero(y < 0)
+    near = X[left[np.argmax(X[left, 0])]] + [1e-7, 0.0]
+    X[right[np.argmin(X[right, 0])]] = near
+    square = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    stack = center_and_scale(np.stack([np.exp(-square / w) for w in (0.1, 1, 10)]))
+    found = solve(Margin(DenseBank(stack), y[:, None], "hard"), Uniform())
+    assert found.status.startswith("infeasible")
 
 
 def test_an_uncentred_target_is_refused(bank):

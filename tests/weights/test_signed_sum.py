@@ -160,6 +160,14 @@ def test_kernels_of_low_rank(rng):
     assert weight_set.support(np.array([1.0, 2, 3])) == pytest.approx(3.0, abs=1e-8)
 
 
+def test_points_beyond_the_bound_are_pulled_inside(rng):
+    """Alignment at its bound ended in an error: weights 6e-9 beyond it."""
+    weight_set = make(rng, bound=1.5)
+    for point in ([2.0, 1.0, -1.0, -1.0], [1.5 + 1e-8, 0.0, 0.0, -0.5 - 1e-8]):
+        inside = weight_set.separate(np.array(point))
+        assert weight_set.violation(inside) <= 1e-12
+
+
 def test_remarks(rng):
     weight_set = make(rng, bound=2.0)
     assert weight_set.remarks(weight_set.start(4)) == ()

@@ -249,8 +249,12 @@ class Margin(KernelCriterion):
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise
-        reached = path.problem.tau > 0.0 or upper < SEPARABLE * path.size
-        if has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper):
+        if not (has_box or path.problem.tau > 0.0):
+            # Products of huge coefficients, summed up step by step, may be rounding.
+            coef = path.coef()
+            upper = path.problem.upper(np.ones(1), coef, path.problem.products(coef))
+            upper = upper if upper < SEPARABLE * path.size else np.inf
+        if has_box or upper - lower <= GOOD_GAP * upper < np.inf:
             return path
         # A path to a tiny margin is long, and lost in rounding errors at its end.
         found = self._separated(path.problem)
@@ -320,12 +324,12 @@ class Margin(KernelCriterion):
             If the one kernel of ``alone`` has no hard margin.
         """
         kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
-        kernel = kernel + np.diag(alone.tau * alone.diagonal)
+        ridge = alone.tau * alone.diagonal
         coef, machines = np.zeros_like(alone.signs), Machines()
         for c in range(coef.shape[1]):
             rows = np.flatnonzero(alone.signs[:, c])
             part, y = kernel[rows][:, rows], alone.signs[rows, c]
-            found = separate(part, y)
+            found = separate(part, ridge[rows], y)
             own = coef[rows, c] = found.coef
             machines.append(replace(found, coef=coef[:, c], free=rows[found.free]))
             if alone.tau == 0.0:

@@ -570,15 +570,17 @@ def free_rows(a: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 CONSTANT = 1e3
 
 
-def separate(kernel: np.ndarray, y: np.ndarray) -> Machine:
-    """The machine with the hard margin of one kernel (n, n), y = +-1 (n,).
+def separate(kernel: np.ndarray, ridge: np.ndarray, y: np.ndarray) -> Machine:
+    """The machine with the hard margin of ``K + diag(ridge)``, y = +-1 (n,).
 
     ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
     non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
-    23). If there is no margin, the coefficients prove it: their bound is huge.
+    23). If there is no margin, the coefficients prove it: their bound is huge. The
+    ridge (n,) has features of its own: it may be less than the rounding of K (n, n).
     """
     features = psd_factor(kernel, NULL_EIGENVALUE)
-    features = features - features.mean(axis=0)
+    features = np.column_stack([features, np.diag(np.sqrt(ridge))])
+    features, kernel = features - features.mean(axis=0), kernel + np.diag(ridge)
     unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
     rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
     goal = np.append(np.zeros(rows.shape[1]), 1.0)

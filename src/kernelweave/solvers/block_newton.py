@@ -19,6 +19,7 @@ from kernelweave.inner.correlation import (
 )
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.protocols import Iterate, NormSet
+from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
 
 #: Fraction of the way to the boundary of the cones; longer steps lose the central path.
@@ -31,11 +32,13 @@ def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
     """Newton's method in the weights and, if a kink stalls it, in X as well.
 
     Where the criterion is smooth, the former needs fewer factorisations and gets closer
-    to machine precision; the latter does not rely on smoothness.
+    to machine precision; the latter does not rely on smoothness. Nor do cutting planes,
+    which take its place where further constraints limit the weights.
     """
+    ball = "norm" in weight_set.offers
     with suppress(FactorizationError):
-        yield from islice(newton(criterion, weight_set), PATIENCE)
-    yield from joint_newton(criterion, weight_set)
+        yield from islice(newton(criterion, weight_set), PATIENCE if ball else None)
+    yield from (joint_newton if ball else cutting_plane)(criterion, weight_set)
 
 
 def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterate]:

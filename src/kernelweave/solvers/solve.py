@@ -360,6 +360,7 @@ def reachable(tol: float, like: Array) -> dict[str, Any]:
 #: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (
     Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
+    Method("newton", block_newton, 400, {"expansion"}, {"polyhedron"}),
     Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
     Method("newton", svc_newton, 400, {"saddle"}, {"polyhedron"}),
     Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
@@ -654,7 +655,8 @@ def _iterate(
             if halved is not None and (
                 best_row.gap <= aim or row.iteration - halved.iteration >= further
             ):
-                status = "stopped: the certificate finds a relative gap of {gap:.1e}"
+                status = "stopped: the method's own bounds have met, but those of the "
+                status += "certificate leave a relative gap of {gap:.1e}"
                 break
             if trace.stopped:
                 status = "stopped by the callback at relative gap {gap:.1e}"

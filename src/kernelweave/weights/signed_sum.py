@@ -9,7 +9,11 @@ from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
-from kernelweave.weights.polyhedral import box_maximizer, linear_program
+from kernelweave.weights.polyhedral import (
+    LP_TOLERANCE,
+    box_maximizer,
+    linear_program,
+)
 from kernelweave.weights.sets import SumToOne
 
 #: Largest number of eigenvectors that become cuts at a point outside the set.
@@ -120,16 +124,21 @@ class SignedSum(SumToOne):
         others, own = self._split(weights)
         if np.min(others, initial=0.0) < 0.0:
             weights = self.scale(np.append(np.maximum(others, 0.0), own))
-        values, vectors = self._lowest(self._split(weights)[1])
+        own, centre = self._split(weights)[1], self.start(len(weights))
+        values, vectors = self._lowest(own)
         negative = values < 0.0
         if np.any(negative):
             self._add(vectors[:, negative])
-        centre = self.start(len(weights))
-        level = float(np.sum(self._split(centre)[1]))
+        equal = self._split(centre)[1]
+        level = float(np.sum(equal))
         lowest, goal = float(values[0]), INSIDE * level
-        if lowest >= goal:
+        share = (goal - lowest) / (level - lowest) if lowest < goal else 0.0
+        beyond = np.abs(own) - self.bound
+        far = beyond > LP_TOLERANCE
+        needed = beyond[far] / np.abs(own - equal)[far]
+        share = max(share, float(np.max(needed, initial=0.0)))
+        if share == 0.0:
             return weights
-        share = (goal - lowest) / (level - lowest)
         return self.scale((1.0 - share) * weights + share * centre)
 
     def polyhedron(self, m: int) -> Polyhedron:
@@ -168,8 +177,8 @@ class SignedSum(SumToOne):
         if most - least > EQUAL * most:
             out.append(
                 f"the traces of the kernels lie between {least:.3g} and {most:.3g}: "
-                "the sum of the weights does not fix the trace of the sum; scale the "
-                "kernels to equal trace"
+                "the sum of the weights does not fix the trace of the sum, which "
+                "vanishes where kernels cancel; scale the kernels to equal trace"
             )
         condition = self.condition()
         if condition > COLLINEAR:
