@@ -87,7 +87,7 @@ def kernel_moments(
     """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
-    converted to float64, so that sums over float32 kernels lose no accuracy. Kernels
+    converted to float64, so sums over float32 kernels lose no accuracy. Kernels
     whose squares would overflow or underflow are rescaled first, so scales may differ
     by many orders of magnitude.
 
@@ -162,7 +162,7 @@ def _centre(block: Array, means: np.ndarray, shares: np.ndarray, part: slice) ->
 #: Steps of the certificate overshoot slightly, since falling short gives no bound.
 OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
-#: A correction of m (whose length is at most one) no larger than rounding.
+#: A correction of m, whose length is at most one, below this is rounding.
 SMALLEST_STEP = 1e-15
 #: Alignment below which a kernel counts as unrelated to the target.
 UNRELATED = 1e-12
