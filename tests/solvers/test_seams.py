@@ -275,6 +275,15 @@ def test_methods_use_only_what_they_declare(method):
         assert solve(criterion, weight_set, method=method, tol=1e-4).converged
 
 
+@pytest.mark.parametrize("name", ["fisher", "within"])
+def test_the_semidefinite_program_agrees_for_weights_of_any_sign(name):
+    pytest.importorskip("cvxpy")
+    exact = solve(CRITERIA[name](), SignedSum(bank()), method="sdp", tol=1e-4)
+    cuts = solve(CRITERIA[name](), SignedSum(bank()), tol=1e-4)
+    assert exact.converged and cuts.method == "spectral_cuts"
+    assert cuts.value == pytest.approx(exact.value, rel=2e-4)
+
+
 def test_a_criterion_of_ones_own_may_join_the_printed_programs():
     pytest.importorskip("cvxpy")
 

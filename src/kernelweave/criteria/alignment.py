@@ -78,7 +78,7 @@ class Target:
 
 
 #: Means of rows, in units of the largest entry and of rounding, that count as zero.
-CENTRED = 16.0
+ZERO_MEAN = 16.0
 
 
 def kernel_moments(
@@ -122,7 +122,7 @@ def kernel_moments(
     mean = in_double(shares[:, None], bank.like)
     means = to_numpy(bank.apply(mean))[:, :, 0] / units[:, None] if centred else None
     if means is not None and np.all(
-        np.max(np.abs(means), axis=1) * units <= CENTRED * eps(bank.like) * sizes
+        np.max(np.abs(means), axis=1) * units <= ZERO_MEAN * eps(bank.like) * sizes
     ):
         means = None  # nothing is left to subtract, as for the kernels of estimators
     plain = bool(np.all(row_weights == 1.0))

@@ -27,7 +27,7 @@ from kernelweave.weights.polyhedral import box_maximizer, linear_program
 
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
-JUMP = 100.0
+BLOWN_UP = 100.0
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
@@ -185,7 +185,7 @@ def _evaluate_nearby(
     """
     if best is None:
         return weights, criterion.evaluate(weights, hessian=False)
-    limit = best.value + (JUMP - 1.0) * abs(best.value)
+    limit = best.value + (BLOWN_UP - 1.0) * abs(best.value)
     _, found, tried = safe_step(
         lambda trial: criterion.evaluate(trial, hessian=False),
         lambda share: (1.0 - share) * best.weights + share * weights,

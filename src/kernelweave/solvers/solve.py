@@ -706,7 +706,7 @@ def _iterate(
 #: the root of the gap; smaller ones to try, as shares of it; the least gap assumed.
 LARGEST_ZERO, SHARES, LEAST_GAP = 1e-4, np.array([1.0, 1e-2, 1e-4]), 1e-16
 #: Scores up to this share of the largest say that a kernel contributes nothing.
-NO_SCORE = 1e-12
+CONTRIBUTES_NOTHING = 1e-12
 
 
 def _tidy(
@@ -741,7 +741,7 @@ def _tidy(
         if "sparse" in cuttable:
             drop = weights < cut
         else:  # on a sphere only kernels that contribute nothing have weight zero
-            drop = scores <= NO_SCORE * np.max(scores)
+            drop = scores <= CONTRIBUTES_NOTHING * np.max(scores)
         drop[:first] = False
         if not np.any(drop) or not np.any(weights[first:][~drop[first:]] > 0.0):
             break
