@@ -12,19 +12,33 @@ from typing import Any, assert_type
 import numpy as np
 
 from kernelweave import (
+    Alignment,
     Certificate,
+    Fisher,
     KernelAlignment,
     KernelFDA,
+    LpBall,
+    Margin,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
     ProbabilisticKDA,
+    SignedSum,
     SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
+from kernelweave.criteria import BlockFisher
 from kernelweave.kernels import RBF
+from kernelweave.protocols import (
+    BallSet,
+    CosineCriterion,
+    CutSet,
+    ExpansionCriterion,
+    SaddleCriterion,
+    ScoredCriterion,
+)
 
 
 def uses(X: Any, y: Any) -> None:
@@ -73,3 +87,15 @@ def mistakes(X: Any, y: Any) -> None:
     model.fit(X, y, weights=1)  # type: ignore[call-arg]
     model.predict(X, y)  # type: ignore[call-arg]
     _ = model.fit(X, y).certificate_.gapp  # type: ignore[attr-defined]
+
+
+def offers(
+    scored: Fisher, expanding: BlockFisher, saddle: Margin, cosines: Alignment
+) -> tuple[ScoredCriterion, ExpansionCriterion, SaddleCriterion, CosineCriterion]:
+    """Criteria have all members of what they offer."""
+    return scored, expanding, saddle, cosines
+
+
+def set_offers(ball: LpBall, cuts: SignedSum) -> tuple[BallSet, CutSet]:
+    """So do weight sets."""
+    return ball, cuts

@@ -1,7 +1,7 @@
 """What counts as zero, constant, equal or solved, where several modules must agree.
 
-Tolerances used by a single algorithm stay beside it. All values here are relative to
-the size of the quantity they are compared with.
+A tolerance that belongs to a single algorithm is defined next to it, with its reason.
+All values here are relative to the size of the quantity they are compared with.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ SMALL_GAP = 1e-3
 #: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
 #: in double precision errs by about n eps, which is 1e-13 for 500 rows.
 NULL_EIGENVALUE = 1e-13
+#: Added to the diagonal of a singular matrix, relative to its trace: as much as
+#: rounding changes eigenvalues anyway. Equal kernels make systems singular.
+RIDGE = NULL_EIGENVALUE
 #: Error of a short computation, in units of machine precision.
 ROUNDING_UNITS = 10.0
 #: Variance that counts as rounding, in units of machine precision times the second
 #: moment: the square of the mean cancels, and the sums run over very many rows.
 CONSTANT_VARIANCE = 1e4
-#: Two settings whose scores differ by less are tied, so that no choice depends on the
+#: Two settings whose scores differ by less are tied: no choice should depend on the
 #: last digits, which vary between machines and array libraries.
 SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
@@ -37,7 +40,11 @@ LIKE_IDENTITY = 0.95
 #: unrelated to every kernel, and their shares mean nothing.
 NO_KERNEL = 1e-6
 #: Weights up to this share of the largest are not worth a remark.
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE_WEIGHT = 1e-3
+#: Difference between two sums of row weights, relative to the total, due to rounding.
+ROUNDED_WEIGHT = 1e-12
+#: First-order decrease, relative to the value, that a local search leaves at a minimum.
+LOCAL_MINIMUM = 1e-3
 #: Relative difference of two kernels below which they count as one, for each precision.
 SAME = {32: 1e-4, 64: 1e-8}
 #: With fewer rows than this, rounding errors in sums over them do not cancel.

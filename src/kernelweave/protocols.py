@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError, tensor_sum
-from kernelweave._tolerances import FEW_ROWS, LIKE_IDENTITY, NEGLIGIBLE, NO_KERNEL
+from kernelweave._tolerances import (
+    FEW_ROWS,
+    LIKE_IDENTITY,
+    NEGLIGIBLE_WEIGHT,
+    NO_KERNEL,
+)
 
 
 class InfeasibleError(FactorizationError):
@@ -274,13 +279,14 @@ class WeightSet(Protocol):
 
         ============ ===================================================================
         "norm"       the set is ``{ w >= 0 : sum_i w_i^q <= 1 }``, with ``norm`` = q, or
-                     a single point
+                     a single point: :class:`NormSet`
         "polyhedron" the set is ``{ w >= 0 : w^q in polyhedron(m) }`` with ``power`` =
                      q, which is 1 unless the set is a ball of that norm; ``start``
-                     satisfies strictly all inequalities that leave room
+                     satisfies strictly all inequalities that leave room:
+                     :class:`LinearSet`
         "sparse"     the minimiser of a criterion often has zero weights
-        "cuts"       weights of any sign; ``polyhedron(m)`` contains the set, and
-                     ``separate(w)`` tightens it
+        "cuts"       weights of any sign, for which a sum of kernels is positive
+                     semidefinite: :class:`CutSet`
         ============ ===================================================================
     """
 
@@ -307,7 +313,7 @@ class WeightSet(Protocol):
         return m == 1
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Sentences a user should read beside these weights (m,)."""
+        """Sentences a user should read along with these weights (m,)."""
         return ()
 
 
@@ -326,6 +332,24 @@ class LinearSet(WeightSet, Protocol):
         """The constraints on ``w^power`` for m weights."""
 
 
+class BallSet(NormSet, LinearSet, Protocol):
+    """A weight set that offers both "norm" and "polyhedron"."""
+
+
+class CutSet(LinearSet, Protocol):
+    """A weight set that offers "cuts": its polyhedron contains it."""
+
+    bank: Bank  # the kernels whose sum is positive semidefinite
+
+    def separate(self, weights: np.ndarray) -> np.ndarray:
+        """Weights (m,) pulled into the set, which adds cuts to the polyhedron."""
+
+
+def has_cuts(weight_set: WeightSet) -> TypeGuard[CutSet]:
+    """Whether a weight set offers "cuts"."""
+    return "cuts" in weight_set.offers
+
+
 class Criterion(Protocol):
     """A convex function ``J(w) = max_a [ linear(a) - sum_i w_i scores_i(a) ]``.
 
@@ -342,13 +366,15 @@ class Criterion(Protocol):
         "averages"           dual points may be averaged with ``+`` and ``*``, and the
                              bound of an average is at least the average of the bounds
         "parts"              ``J = min_f sum_i norm(f_i)^2 / w_i + loss(sum_i f_i)``
-        "kernel scores"      ``scores(dual)`` of all kernels, ``restricted(kernels)`` to
-                             some of them, and a first dual point ``target``
-        "expansion"          ``expand(w)`` as in ``kernelweave.criteria.BlockFisher``
-        "saddle"             ``problem``, a saddle point in weights and margins
-        "cosines"            ``cosines`` and ``correlations`` of the kernels
+        "kernel scores"      it is a :class:`ScoredCriterion`
+        "expansion"          it is an :class:`ExpansionCriterion`
+        "saddle"             it is a :class:`SaddleCriterion`
+        "cosines"            it is a :class:`CosineCriterion`
         "likelihood"         weights times scores are the weights of the next EM step
-        "printed program"    ``kernelweave.solvers.reference`` has its SDP
+        "printed program"    its semidefinite program is registered with
+                             ``kernelweave.solvers.reference.printed_program``
+        "printed dual"       its quadratic program is registered with
+                             ``kernelweave.solvers.reference.printed_dual``
         ==================== ===========================================================
     preferred_method : str
         The choice of ``method="auto"`` if it fits; "" for the first method that fits.
@@ -386,8 +412,77 @@ class Criterion(Protocol):
         return []
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Sentences a user should read beside these weights (m,)."""
+        """Sentences a user should read along with these weights (m,)."""
         return ()
+
+
+class ScoredCriterion(Criterion, Protocol):
+    """A criterion that offers "kernel scores"."""
+
+    target: Array  # a first dual point
+    scale: float  # the gradient is minus this times the scores
+
+    def scores(self, coef: Array) -> np.ndarray:
+        """The scores of all weights at a dual point, (m,)."""
+
+    def restricted(self, kernels: np.ndarray) -> Self:
+        """The criterion of the kernels with these indices."""
+
+
+class ExpansionCriterion(Criterion, Protocol):
+    """A criterion that offers "expansion": ``J(w) = scale max_X tr(X A(w))``.
+
+    X ranges over the correlation matrices, and dual points are of the class
+    :class:`~kernelweave.criteria.fisher.BlockDual`.
+    """
+
+    scale: float
+
+    def expand(self, weights: np.ndarray) -> Any:
+        """A(w) with its derivatives: ``kernelweave.criteria.fisher.BlockExpansion``."""
+
+
+class SaddleCriterion(Criterion, Protocol):
+    """A criterion that offers "saddle": a saddle point in weights and margins.
+
+    Attributes
+    ----------
+    problem : SaddleProblem
+        The saddle point over the labelled rows; see ``kernelweave.inner.saddle``.
+    may_give_up : bool
+        Whether ``evaluate`` may raise ``kernelweave.criteria.margin.NotSuitable``
+        where an interior point takes less time.
+    """
+
+    problem: Any
+    may_give_up: bool
+
+    def over_all_rows(self, coef: np.ndarray) -> Array:
+        """A dual point, from the coefficients of the labelled rows (n, k)."""
+
+    def by_libsvm(self, may_give_up: bool) -> Self:
+        """The same criterion, evaluated by training support vector machines."""
+
+
+class CosineCriterion(Criterion, Protocol):
+    """A criterion that offers "cosines": minus the cosine of a sum to a target.
+
+    Attributes
+    ----------
+    cosines : ndarray of shape (p,)
+        Between each kernel and the target.
+    correlations : ndarray of shape (p, p)
+        Cosines between the kernels.
+    norms : ndarray of shape (p,)
+        Of the kernels.
+    """
+
+    cosines: np.ndarray
+    correlations: np.ndarray
+    norms: np.ndarray
+
+    def unscaled(self, scaled: np.ndarray) -> np.ndarray:
+        """Weights (p,) of kernels at norm one, divided by the norms; 0 / 0 = 0."""
 
 
 class KernelCriterion(Criterion):
@@ -457,7 +552,7 @@ def weight_remarks(
     ``alpha`` is the name of the weight of the identity, if it is learned.
     """
     remarks = []
-    counts = weights > NEGLIGIBLE * np.max(weights)
+    counts = weights > NEGLIGIBLE_WEIGHT * np.max(weights)
     for group in bank.same_kernels():
         if np.any(counts[group]):
             names = " and ".join(repr(bank.names[i]) for i in group)
@@ -501,6 +596,9 @@ class Method:
         What the criterion and the weight set must offer.
     takes_start : bool
         Whether ``run(criterion, weight_set, start)`` begins at given weights.
+    same_point : bool
+        Whether it leads to about the same point in float32 and float64, as Newton's
+        steps do, rather than to any point within the gap.
     """
 
     name: str
@@ -509,6 +607,7 @@ class Method:
     needs: AbstractSet[str] = frozenset()
     set_needs: AbstractSet[str] = frozenset()
     takes_start: bool = False
+    same_point: bool = False
 
     def lacks(self, criterion: Any, weight_set: Any) -> list[str]:
         """The needs that a criterion and a set, or their classes, do not meet."""

@@ -14,7 +14,7 @@ import kernelweave
 from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.criteria.margin import Margin, PlainSubspaceMargin, SubspaceMargin
+from kernelweave.criteria.margin import Margin, SubspaceMargin
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, FeatureBank, Linear
 from kernelweave.kernels.banks.dense import (
@@ -28,6 +28,7 @@ from kernelweave.kernels.centering import center_tiles
 from kernelweave.protocols import Bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut
+from kernelweave.solvers.local.subspace import PlainSubspaceMargin
 from kernelweave.weights import SignedSum, Simplex
 
 N, WIDTHS = 24, [3, 5, 4]

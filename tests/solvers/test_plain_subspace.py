@@ -7,11 +7,10 @@ import pytest
 
 from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.criteria.margin import PlainSubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.inner.svm import solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.local.subspace import solve_plain
+from kernelweave.solvers.local.subspace import PlainSubspaceMargin, solve_plain
 
 SETS = [Simplex(), LpBall(1.5), LpBall(2)]
 every_set = pytest.mark.parametrize("weights", SETS, ids=repr)

@@ -106,7 +106,9 @@ def test_the_programs_of_the_papers(
 def test_the_block_form_is_no_qcqp(small_problem):
     exact = small_problem(1e-2)
     block = BlockFisher(exact.bank, exact.target, exact.alpha)
-    with pytest.raises(ValueError, match=r"BlockFisher over .*; it needs 'kernel"):
+    with pytest.raises(
+        ValueError, match=r"BlockFisher over .*; it needs 'printed dual"
+    ):
         solve(block, Simplex(), method="qcqp")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,22 @@ from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.protocols import Iterate, Method, Polyhedron
-from kernelweave.solvers.solve import METHODS, fitting_methods
+from kernelweave.protocols import (
+    CosineCriterion,
+    Criterion,
+    CutSet,
+    ExpansionCriterion,
+    Iterate,
+    LinearSet,
+    Method,
+    NormSet,
+    Polyhedron,
+    SaddleCriterion,
+    ScoredCriterion,
+    WeightSet,
+)
+from kernelweave.solvers.reference import printed_program
+from kernelweave.solvers.solve import METHODS, _note_gap, fitting_methods
 from kernelweave.weights import PolyhedralSet, Uniform
 
 N, P = 22, 5
@@ -123,7 +139,7 @@ REFUSALS = [
     ),
     ("l1", CappedSimplex(0.3), "interior_point", "Margin over CappedSimplex", "'norm'"),
     ("fisher", Simplex(), "em", r"Fisher over Simplex\(\)", "'likelihood'"),
-    ("block", LpBall(2), "qcqp", r"BlockFisher over LpBall\(2\)", "'kernel scores'"),
+    ("block", LpBall(2), "qcqp", r"BlockFisher over LpBall\(2\)", "'printed dual'"),
     ("block", Simplex(), "working_set", "BlockFisher", "'kernel scores'"),
     ("subspace", Simplex(), "interior_point", "SubspaceMargin", "'saddle'"),
     ("fisher", Simplex(), "spectral_cuts", "Fisher", "'cuts' of the weight set"),
@@ -196,3 +212,97 @@ def test_a_method_of_ones_own_and_its_count():
     assert solution.n_factorizations == 3 * P
     with pytest.raises(ValueError, match="got 'vertices'; it needs 'parts' of"):
         solve(Alignment(bank(), SIGNS), Simplex(), method=method)
+
+
+#: The protocols that the tables of offers refer to; other offers concern numbers.
+OFFERED = {
+    "kernel scores": ScoredCriterion,
+    "expansion": ExpansionCriterion,
+    "saddle": SaddleCriterion,
+    "cosines": CosineCriterion,
+    "norm": NormSet,
+    "polyhedron": LinearSet,
+    "cuts": CutSet,
+}
+
+
+class Only:
+    """An object with just the members of what it offers, taken from ``whole``."""
+
+    def __init__(self, whole, offers, base):
+        protocols = [base, *(OFFERED[offer] for offer in offers if offer in OFFERED)]
+        kinds = {kind for protocol in protocols for kind in protocol.__mro__[:-1]}
+        names = {name for kind in kinds for name in (*vars(kind), *_annotated(kind))}
+        self.__dict__ |= {"whole": whole, "offers": frozenset(offers), "base": base}
+        self.__dict__["names"] = {name for name in names if not name.startswith("_")}
+
+    def __getattr__(self, name):
+        if name not in self.names:
+            raise AttributeError(f"{name!r} is not part of {sorted(self.offers)}")
+        member = getattr(self.whole, name)
+        if name in ("by_libsvm", "restricted"):
+            return lambda which: Only(member(which), self.offers, self.base)
+        if name == "evaluate" and "hessian" not in self.offers:
+            return lambda *args, **options: replace(
+                member(*args, **options), hessian=None
+            )
+        return member
+
+
+def _annotated(kind):
+    return vars(kind).get("__annotations__", {})
+
+
+def problem_for(method):
+    """A criterion and a set that the method fits, reduced to what it needs of them."""
+    mixture = MixtureLikelihood(np.random.default_rng(0).normal(size=(30, P)))
+    criteria = [*(make() for make in CRITERIA.values()), Alignment(bank(), SIGNS)]
+    sets = [SignedSum(bank()), CappedSimplex(0.8), Simplex()]  # by what they offer
+    pairs = ((c, s) for c in [*criteria, mixture] for s in sets)
+    criterion, weight_set = next(pair for pair in pairs if not method.lacks(*pair))
+    criterion = Only(criterion, method.needs, Criterion)
+    return criterion, Only(weight_set, method.set_needs, WeightSet)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: f"{m.name}, {m.run.__name__}")
+def test_methods_use_only_what_they_declare(method):
+    criterion, weight_set = problem_for(method)
+    if {"printed program", "printed dual"} & method.needs:
+        pytest.importorskip("cvxpy")
+        with pytest.raises(ValueError, match=r"Only has no program in .*\.register\("):
+            solve(criterion, weight_set, method=method)
+    else:
+        assert solve(criterion, weight_set, method=method, tol=1e-4).converged
+
+
+@pytest.mark.parametrize("name", ["fisher", "within"])
+def test_the_semidefinite_program_agrees_for_weights_of_any_sign(name):
+    pytest.importorskip("cvxpy")
+    exact = solve(CRITERIA[name](), SignedSum(bank()), method="sdp", tol=1e-4)
+    cuts = solve(CRITERIA[name](), SignedSum(bank()), tol=1e-4)
+    assert exact.converged and cuts.method == "spectral_cuts"
+    assert cuts.value == pytest.approx(exact.value, rel=2e-4)
+
+
+def test_a_criterion_of_ones_own_may_join_the_printed_programs():
+    pytest.importorskip("cvxpy")
+
+    class Own(Fisher):
+        """The same criterion, but halved in the program."""
+
+    @printed_program.register(Own)
+    def halved(criterion, cp, weights):
+        value, constraints = printed_program.dispatch(Fisher)(criterion, cp, weights)
+        return 0.5 * value, constraints
+
+    own = solve(Own(bank(), SIGNS, 0.5), Simplex(), method="sdp", tol=1e-5)
+    known = solve(CRITERIA["fisher"](), Simplex(), tol=1e-5)
+    assert own.converged and own.value == pytest.approx(known.value, rel=1e-5)
+
+
+def test_a_method_says_itself_whether_precisions_lead_to_the_same_point():
+    single = Fisher(DenseBank(np.float32(bank().stack)), np.float32(SIGNS), 0.5)
+    ours = fitting_methods(single, Simplex())["newton"]
+    own = Method("newton", ours.run, 60, ours.needs, ours.set_needs)
+    assert _note_gap(single, ours, 1e-7) == ()
+    assert "relative gap of 1e-07" in _note_gap(single, own, 1e-7)[0]

@@ -79,7 +79,7 @@ class Target:
 
 
 #: Means of rows, in units of the largest entry and of rounding, that count as zero.
-CENTRED = 16.0
+ZERO_MEAN = 16.0
 
 
 def norms_and_cosines(
@@ -88,7 +88,7 @@ def norms_and_cosines(
     """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
-    converted to float64, so that sums over float32 kernels lose no accuracy. Kernels
+    converted to float64, so sums over float32 kernels lose no accuracy. Kernels
     whose squares would overflow or underflow are rescaled first, so scales may differ
     by many orders of magnitude.
 
@@ -123,7 +123,7 @@ def norms_and_cosines(
     mean = in_double(shares[:, None], bank.like)
     means = to_numpy(bank.apply(mean))[:, :, 0] / units[:, None] if centred else None
     if means is not None and np.all(
-        np.max(np.abs(means), axis=1) * units <= CENTRED * eps(bank.like) * sizes
+        np.max(np.abs(means), axis=1) * units <= ZERO_MEAN * eps(bank.like) * sizes
     ):
         means = None  # nothing is left to subtract, as for the kernels of estimators
     plain = bool(np.all(row_weights == 1.0))
@@ -163,7 +163,7 @@ def _centre(block: Array, means: np.ndarray, shares: np.ndarray, part: slice) ->
 #: Steps of the certificate overshoot slightly, since falling short gives no bound.
 OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
-#: A correction of m (whose length is at most one) no larger than rounding.
+#: A correction of m, whose length is at most one, below this is rounding.
 SMALLEST_STEP = 1e-15
 #: Alignment below which a kernel counts as unrelated to the target.
 UNRELATED = 1e-12

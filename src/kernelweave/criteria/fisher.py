@@ -39,8 +39,8 @@ from kernelweave.kernels.banks.dense import REACHED
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, KernelCriterion
 
 #: Weights that an interior method keeps positive, where they should be zero.
-NO_WEIGHT = 1e-100
-#: Share of a target's length that its mean may account for, through rounding.
+KEPT_POSITIVE = 1e-100
+#: Largest share of a target's norm due to its mean that rounding can explain.
 UNCENTRED = 1e-4
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
@@ -81,7 +81,7 @@ class Fisher(KernelCriterion):
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts"})
-    offers |= {"kernel scores", "printed program"}
+    offers |= {"kernel scores", "printed program", "printed dual"}
     is_centred: ClassVar[bool] = True
 
     def __init__(
@@ -110,7 +110,7 @@ class Fisher(KernelCriterion):
         self._factored: tuple[np.ndarray, Array, float] | None = None
 
     def _check_target(self) -> None:
-        """Refuse targets that kernels, or certificates, could not hold or explain."""
+        """Refuse targets out of range of the kernels' dtype or the certificate."""
         target = to_numpy(self.target64)
         size = float(np.max(np.abs(target), initial=0.0))
         limits = namespace(self.bank.like).finfo(self.bank.like.dtype)
@@ -174,11 +174,12 @@ class Fisher(KernelCriterion):
     ) -> KernelFit | None:
         """The fit of a target (n, k) at the weights that were factored last.
 
-        None if these are others. M and its regularisation are multiplied by ``unit``.
+        None if the weights asked for are different. M and its regularisation are
+        multiplied by ``unit``.
         """
         if self._factored is None:
             return None
-        if np.max(np.abs(self._factored[0] - weights)) > NO_WEIGHT:
+        if np.max(np.abs(self._factored[0] - weights)) > KEPT_POSITIVE:
             return None
         _, factor, level = self._factored
         # A learned alpha that outweighs every kernel may leave the range of float32.
@@ -405,7 +406,7 @@ class WithinFisher(Fisher):
             products = self.bank.apply(direction)
         scores = to_numpy(inner_products(products, direction))
         linear = -s * alpha * squared_norm(v)
-        rounding = s * self.rounding(weights, size**2) / REACHED  # U is rounded, too
+        rounding = s * self.rounding(weights, size**2) / REACHED  # U is rounded too
         return CertificateTerms(s * upper, linear, s * scores, rounding=rounding)
 
 
@@ -446,6 +447,11 @@ class ClassCentring:
             matrix[rows, :] = block * weights
 
 
+#: Eigenvalues of correlations below this, relative to the largest, are left out: the
+#: columns of averaged dual points along them do not matter.
+NULL_CORRELATION = 1e-10
+
+
 @dataclass(frozen=True)
 class BlockDual:
     """A dual point of :class:`BlockFisher`: columns B and their correlations X.
@@ -475,7 +481,7 @@ class BlockDual:
         if not isinstance(other, BlockDual):
             return NotImplemented
         total = self.correlation + other.correlation
-        inverse = np.linalg.pinv(total, rcond=1e-10, hermitian=True)
+        inverse = np.linalg.pinv(total, rcond=NULL_CORRELATION, hermitian=True)
         coef = 0.0
         for part in (self, other):
             share = from_numpy(part.correlation @ inverse, part.coef)
@@ -549,7 +555,7 @@ class BlockFisher(Fisher):
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
-    offers = Fisher.offers - {"kernel scores"} | {"expansion"}
+    offers = Fisher.offers - {"kernel scores", "printed dual"} | {"expansion"}
 
     def expand(self, weights: np.ndarray, second: bool = True) -> BlockExpansion:
         """A(w) and its derivatives from one Cholesky factorisation."""

@@ -18,7 +18,6 @@ from kernelweave._array import (
     is_numpy,
     lower_inverse,
     namespace,
-    require_memory,
     robust_cholesky,
     solve_factored,
     solve_stack,
@@ -29,7 +28,6 @@ from kernelweave._array import (
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import (
     SEPARABLE,
     SaddlePath,
@@ -49,7 +47,7 @@ from kernelweave.inner.svm import (
     solve_machines,
     train_machines,
 )
-from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
+from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.kernels.checks import checked_row_weights
 from kernelweave.protocols import (
     Bank,
@@ -57,7 +55,6 @@ from kernelweave.protocols import (
     Evaluation,
     InfeasibleError,
     KernelCriterion,
-    weight_remarks,
 )
 
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
@@ -137,6 +134,7 @@ class Margin(KernelCriterion):
 
     may_give_up = False
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
+    offers |= {"printed program", "printed dual"}
     identity_name = "1/C"
 
     def __init__(
@@ -430,7 +428,7 @@ def support_vectors(
     return np.any((sizes > 0.0) & (sizes >= largest * beyond), axis=1)
 
 
-class _SubspaceProblem:
+class SubspaceProblem:
     """Machines on subspaces of a sum of kernels, with C in the units of the problem.
 
     The parameters are those of :class:`SubspaceMargin`.
@@ -460,7 +458,7 @@ class _SubspaceProblem:
         self.bounds = self.C * self.design.each
 
 
-class SubspaceMargin(_SubspaceProblem, KernelCriterion):
+class SubspaceMargin(SubspaceProblem, KernelCriterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
@@ -480,7 +478,7 @@ class SubspaceMargin(_SubspaceProblem, KernelCriterion):
 
     Row weights r count a row as r copies, whose variables add up to ``a_i <= C r_i``.
     With ``D = diag(sqrt(r))`` and ``G~ = D G D`` the copies have the kernel
-    ``U G~ U'``, where U repeats rows and has orthonormal columns, so that in all
+    ``U G~ U'``, where U repeats rows and has orthonormal columns, so in all
     formulas G is ``G~``, the SVMs use the kernel ``D^-1 T~ D^-1``, A enters as
     ``D^-1 A`` except in sum(a), and the outputs are ``D^-1 F``.
 
@@ -585,73 +583,3 @@ class SubspaceMargin(_SubspaceProblem, KernelCriterion):
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""
         return self.bank.apply(in_double(b, self.bank.like))
-
-
-class PlainSubspaceMargin(_SubspaceProblem):
-    """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
-
-    The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
-    dimensions) eliminated, for a sum ``G = sum_i w_i G_i`` of kernels, a case the paper
-    leaves open. K is convex in w, so v is neither convex nor concave in general. With
-    ``B = alpha (G + alpha I)^-1 A``::
-
-        dv/dw_i = -( tr(A'G_iA) - tr(B'G_iB) ) / 2
-        v(w)   >= max_A  sum(a) - sum_i w_i tr(A' K_i A) / 2,    sum(w) <= s
-        K_i     = G_i (G_i + (alpha / s) I)^-1 G_i
-
-    The second line holds because ``K(w) <= sum_i w_i K_i`` in the Loewner order: with
-    ``sum(w) = t``, K is at most the weighted mean of ``K(t G_i)``, and ``K(t G_i) / t``
-    increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
-    for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
-    minimum bounds v from below, and where that is attained at a single kernel, no sum
-    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`,
-    and the parameters are the same.
-    """
-
-    def machines(self, weights: np.ndarray) -> SubspaceSVM:
-        """The single-kernel problem at these weights (p,)."""
-        gram = self.bank.combine(weights)
-        kernel = RegularizedKernel(gram, self.alpha, self.design)
-        return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
-
-    def evaluate(self, weights: np.ndarray) -> Evaluation:
-        """Value, gradient and A (n, m) from one factorisation and m SVMs."""
-        problem = self.machines(weights)
-        duals = problem.closed_form_duals()
-        value = problem.lower_bound(duals, None)
-        a = from_numpy(self.design.unscale(duals), self.bank.like)
-        b = self.alpha * problem.kernel.solve(a)
-        scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
-        return Evaluation(value, -0.5 * scores, None, duals)
-
-    def minorant(self, total: float = 1.0) -> Margin:
-        """The convex lower bound on v, with values twice those of the class docstring.
-
-        Parameters
-        ----------
-        total : float
-            s, the largest sum of weights allowed.
-        """
-        p, n = self.bank.n_kernels, self.bank.n_samples
-        itemsize = np.dtype(np.float64).itemsize
-        require_memory(
-            p * n * n * itemsize,
-            "a second set of kernels, for the lower bound of uncorrelated=False,",
-            "use uncorrelated=True, which needs none, or fewer kernels",
-            self.bank.like,
-        )
-        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
-        bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
-        return Margin(bank, self.signs, "l1", self.C, self.design.weights)
-
-    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Whether the weights are identifiable."""
-        return weight_remarks(self.bank, weights, False)
-
-    def _alone(self, gram: Array, total: float) -> Array:
-        """``D^-1 G (G + (alpha / s) I)^-1 G D^-1`` of one kernel (n, n)."""
-        scaled = total * gram
-        kernel = RegularizedKernel(scaled, self.alpha, self.design)
-        matrix = self.design.unscale(scaled @ kernel.solve(gram))
-        matrix = self.design.unscale(matrix.T)
-        return (matrix + matrix.T) / 2

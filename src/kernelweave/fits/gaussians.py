@@ -321,11 +321,8 @@ class HeldOutClasses:
         means = _means(sums, usable, prior)  # (q, r)
         b = _means(self.sums, self.usable, self.center)
         h = _means(np.zeros_like(b), self.usable, self.coding)
-        s, weighted = slopes[unit, None], z * precision
-        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
-        distances -= 2.0 * weighted @ b.T
-        distances += 2.0 * s * (precision @ (b * h).T - weighted @ h.T)
-        distances += s**2 * (precision @ (h**2).T)
+        s = slopes[unit, None]
+        distances = _distances(z, precision, b, h, s)
         i, c = np.nonzero(taken[unit])
         its = pair[unit[i], c]
         parts = list(row_chunks(len(i), len(self.counts)))  # there may be many pairs
@@ -362,6 +359,21 @@ class HeldOutClasses:
 def _means(sums: np.ndarray, sizes: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Means (k, r) of ``sizes`` (k,) rows each, shrunk towards those of a prior."""
     return (sums + PRIOR_ROWS * prior) / (sizes + PRIOR_ROWS)[:, None]
+
+
+def _distances(
+    z: np.ndarray, precision: np.ndarray, b: np.ndarray, h: np.ndarray, s: np.ndarray
+) -> np.ndarray:
+    """``sum_r precision_r (z_r - b_r - s h_r)^2`` of every row and class, (m, k).
+
+    Of z and precision (m, r), b and h (k, r), and s (m, 1).
+    """
+    weighted = z * precision
+    distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
+    distances -= 2.0 * weighted @ b.T
+    distances += 2.0 * s * (precision @ (b * h).T - weighted @ h.T)
+    distances += s**2 * (precision @ (h**2).T)
+    return distances
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:

@@ -14,7 +14,7 @@ from kernelweave._array import (
     robust_cholesky,
     to_numpy,
 )
-from kernelweave._tolerances import CONSTANT_VARIANCE
+from kernelweave._tolerances import CONSTANT_VARIANCE, ROUNDED_WEIGHT
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.kernel_map import nothing_varies
@@ -22,8 +22,6 @@ from kernelweave.kernels.maps.kernel_map import nothing_varies
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
-#: A difference of sums of weights that is no larger, relative to them, is rounding.
-NO_WEIGHT = 1e-12
 
 
 class MomentProblem:
@@ -252,7 +250,7 @@ class _Fold:
         self, problem: MomentProblem, train: Array, held_out: Array, weights: np.ndarray
     ) -> None:
         n = float(train[0, 0])  # the sum of the weights, as m below
-        if not n > NO_WEIGHT * problem.total:
+        if not n > ROUNDED_WEIGHT * problem.total:
             raise ValueError("cross-validation needs rows outside each fold")
         means = train[0, :] / n
         centred = train - n * means[:, None] * means[None, :]

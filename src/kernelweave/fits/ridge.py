@@ -442,7 +442,7 @@ def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarra
 
 
 #: An output whose deviation is below this, relative to its largest entry, is constant.
-CONSTANT_OUTPUT = 1e-14
+CONSTANT_DEVIATION = 1e-14
 
 
 class StandardOutputs(NamedTuple):
@@ -465,7 +465,7 @@ class StandardOutputs(NamedTuple):
         shift = np.average(centred, axis=0, weights=weights)
         centred, mean = centred - shift, mean + shift * unit
         spread = np.sqrt(np.average(centred**2, axis=0, weights=weights))
-        varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
+        varies = spread > CONSTANT_DEVIATION * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         return cls(np.where(varies, centred, 0.0) / spread, mean, spread * unit)
 

@@ -33,7 +33,7 @@ from kernelweave.kernels.checks import checked_matrix
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
 #: Relative difference below which two entries count as equally large.
-TIE = 1e-6
+EQUALLY_LARGE = 1e-6
 
 
 def label_factor(
@@ -96,7 +96,7 @@ def label_factor(
 def column_signs(columns: np.ndarray) -> np.ndarray:
     """The sign of the largest entry of each column; the first decides a tie."""
     size = np.abs(columns)
-    first = np.argmax(size >= (1.0 - TIE) * np.max(size, axis=0), axis=0)
+    first = np.argmax(size >= (1.0 - EQUALLY_LARGE) * np.max(size, axis=0), axis=0)
     return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 

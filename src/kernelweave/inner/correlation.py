@@ -15,14 +15,16 @@ _Step = tuple[np.ndarray, np.ndarray]
 MAX_ITER = 100
 #: Relative gap below which the iteration stays close to the central path.
 LATE = 1e-7
-#: Share of the way to the boundary, and the amount that a full predictor step adds.
-TO_BOUNDARY, BOLDER = 0.9, 0.09
+#: Share of the way to the boundary of the cones, beyond which steps lose the central
+#: path, and the amount that a full predictor step adds.
+TO_CONE_BOUNDARY, BOLDER = 0.9, 0.09
 #: Reduction of the gap in one step along the path.
 SHORT = 0.3
 #: Distance from the central path below which the last point counts as central, and the
 #: maximum number of steps spent on getting there.
 CENTRED, MAX_CENTRING = 1e-3, 4
-#: Multiple of k that is added to the diagonal of X before it is factored.
+#: Multiple of k, the trace, that is added to the diagonal of X, or of X o X, before a
+#: factorisation; it must stay far below the gap that is asked for.
 NUDGE = 4.0 * np.finfo(np.float64).eps
 
 
@@ -71,7 +73,7 @@ class CorrelationMaximum:
         moved = root.T @ slopes @ root
         # Normal equations, with a ridge against rounding, refined twice.
         gram = x * x
-        gram[np.diag_indices(k)] += k * 1e-15
+        gram[np.diag_indices(k)] += k * NUDGE
         solver = linalg.cho_factor(gram)
         for _ in range(3):
             diagonals = np.einsum("ca,iab,cb->ic", root, moved, root, optimize=True)
@@ -247,7 +249,7 @@ class _System(ComplementaryPair):
 
         The latter still works close to the limit set by rounding.
         """
-        share = TO_BOUNDARY
+        share = TO_CONE_BOUNDARY
         if late:
             shrink = SHORT if self.off_centre < 0.5 else 1.0
             step = self.solve(max(shrink * self.mu(), mu_goal))

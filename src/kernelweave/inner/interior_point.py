@@ -8,9 +8,10 @@ import numpy as np
 from scipy import linalg
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import RIDGE
 
-#: Added to the diagonal, relative to the trace: kernels may be the same up to scale.
-RIDGE = 1e-13
+#: Fraction of the way to the boundary of the positive orthant that a step goes.
+TO_BOUNDARY = 0.995
 
 
 def predict(system: Any, goal: float = 0.0) -> tuple[Any, float]:

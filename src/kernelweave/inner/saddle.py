@@ -136,7 +136,9 @@ class SaddleProblem:
 
 
 #: Fraction of the way to the boundary that a step may go.
-TO_BOUNDARY = 0.99
+PATH_REACH = 0.99
+#: A gap below this that has not halved in so many steps is limited by rounding.
+NEAR_END, IDLE = 1e-6, 3
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -228,11 +230,11 @@ class SaddlePath:
         self._small = self._small_system()
         predictor, mu = predict(self)
         step, allowed = self._centred(mu, predictor)
-        length = min(1.0, TO_BOUNDARY * allowed)
+        length = min(1.0, PATH_REACH * allowed)
         self.point = point.moved(step, length)
         moved = self.problem.products(length * step.a * self.signs)
         self.products = self.products + self.size * moved
-        self._columns = []  # frees the factors before the next ones are made
+        self._columns = []  # frees the factors before the next are computed
         self._refresh()
         self._absorb(self.mu())
 
@@ -241,13 +243,13 @@ class SaddlePath:
 
         A step that is a little longer than allowed would make some products negative
         and others too large; these outliers are aimed at the nearest good value. Each
-        correction needs two solves with the factor that is there already.
+        correction needs two solves with the existing factor.
         """
         point, step = self.point, self.solve(mu, predictor)
         allowed = point.longest(step)
         extra: list[np.ndarray] = [np.zeros(1) for _ in point.pairs]
         for _ in range(MOST_CORRECTIONS):
-            if allowed >= 1.0 / TO_BOUNDARY:
+            if allowed >= 1.0 / PATH_REACH:
                 break
             goal = min(1.0, FURTHER[0] * allowed + FURTHER[1])
             trial = point.moved(step, goal)
@@ -365,8 +367,9 @@ class SaddlePath:
             now = apart / abs(upper) if np.isfinite(upper) else np.inf
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
-            # A start may happen to be good, and the way to the path is not.
-            stuck = best < 1e-6 and idle >= 3 and now <= 10.0 * best
+            # The start may be good although the way from it to the path is not.
+            near = best < NEAR_END and now <= 10.0 * best
+            stuck = near and idle >= IDLE
             if now <= gap or stuck or steps == max_steps:
                 return upper, lower
             self.step()

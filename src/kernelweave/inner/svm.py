@@ -1,13 +1,28 @@
 """Support vector machines with one kernel: bounds from any point, and solvers.
 
 Rows of weight ``r_i`` cost ``r_i`` times as much. In the dual this multiplies the bound
-C of the box by ``r_i``, and divides the ``tau = 1/C`` of squared slacks by it, so that
-both may differ from row to row::
+C of the box by ``r_i``, and divides the ``tau = 1/C`` of squared slacks by it, so both
+may differ from row to row::
 
     norm(f)^2 + 2 C sum_i r_i xi_i      0 <= a_i <= C r_i
     norm(f)^2 + C sum_i r_i xi_i^2      K + diag(1 / (C r_i))
 
 as for ``r_i`` copies of row i, whose variables add up to ``a_i``.
+
+Each solver serves where the others are slow or fail:
+
+======================  ================================================================
+train_machines          the rule. LIBSVM finds the active set; a polish on the free rows
+                        makes values, and hence Hessians, exact
+solve_low_rank_svm      kernels of low rank with a large C, on which LIBSVM takes very
+                        many steps: an interior point of n l^2 per step
+separate                a hard margin, in finitely many steps; a path to a tiny margin
+                        would be lost in rounding
+SaddlePath              (``inner.saddle``) weights and machines together; for given
+                        weights, few rows, other devices, and what LIBSVM has missed
+======================  ================================================================
+
+:func:`solve_machines` is the first, followed by the second where it fails.
 """
 
 from __future__ import annotations
@@ -18,7 +33,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from scipy.optimize import nnls
 from sklearn import config_context
 from sklearn.svm import SVC
 
@@ -32,14 +46,18 @@ from kernelweave._array import (
     solve_triangular,
     to_numpy,
 )
-from kernelweave._tolerances import NULL_EIGENVALUE, SMALL_GAP
-from kernelweave.inner.interior_point import largest_step, predict
+from kernelweave._tolerances import (
+    NULL_EIGENVALUE,
+    RIDGE,
+    ROUNDED_WEIGHT,
+    SMALL_GAP,
+)
+from kernelweave.inner.interior_point import TO_BOUNDARY, largest_step, predict
+from kernelweave.inner.least_distance import least_distance
 from kernelweave.protocols import CertificateTerms
 
 #: Relative difference between the sums of the two classes that counts as rounding.
 BALANCED = 1e-14
-#: Difference between two sums of weights, relative to that of all, that does as well.
-ROUNDED_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,7 @@ class MarginTerms(CertificateTerms):
     largest_factor : float
         The largest s allowed by the box.
     imbalance : float
-        Rounding errors of ``y'a = 0``, which cost twice as much, times the intercept.
+        Rounding error of ``y'a = 0``; it costs twice its size times the intercept.
     """
 
     total: float = 0.0
@@ -72,7 +90,7 @@ class MarginTerms(CertificateTerms):
         s, curvature = self.largest_factor, self.square + support
         if curvature * s > self.total:
             s = self.total / curvature
-        if s > 1.0 and self.rounding > 0.0:  # which is scaled up, too
+        if s > 1.0 and self.rounding > 0.0:  # which is scaled up too
             best = (self.total - self.imbalance) / (curvature + self.rounding)
             s = max(1.0, min(s, best))
         if not np.isfinite(s):
@@ -215,10 +233,8 @@ def primal_values(
 
 #: Maximum number of iterations; 10 to 20 are typical.
 MAX_ITER = 100
-#: Fraction of the way to the boundary.
-TO_BOUNDARY = 0.995
 #: A small gap that has not shrunk for this many iterations is limited by rounding.
-PATIENCE = 6
+STUCK_AFTER = 6
 #: A variable within this share of its range (or, without one, of the largest
 #: variable) from a bound is at it.
 AT_BOUND = 1e-9
@@ -281,7 +297,7 @@ def _interior_point(
     """Mehrotra's method on ``min C s'QQ's/2 - r's``, ``a_i = C r_i s_i``.
 
     C is the mean of the bounds, and ``Q = diag(r y) F``. ``w = Q's`` is a separate
-    variable, so that rounding errors in s affect no other condition; so is the slack t,
+    variable, so rounding errors in s affect no other condition; so is the slack t,
     because 1 - s loses all digits near s = 1.
     """
     C = float(np.mean(bound))
@@ -303,7 +319,7 @@ def _interior_point(
         idle = 0 if gap < best_gap else idle + 1
         if gap < best_gap:
             best, best_gap = _snapped(state), gap
-        if gap <= tol or (idle >= PATIENCE and best_gap < SMALL_GAP):
+        if gap <= tol or (idle >= STUCK_AFTER and best_gap < SMALL_GAP):
             break
         try:
             system = _System(q, state, slack, moments)
@@ -369,11 +385,10 @@ BOTH_WAYS = 8
 #: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
 #: Violation allowed in the condition of a variable at its bound, and of a free one, in
-#: margins; the latter is at most this share of the gap to reach, too.
+#: margins; the latter is also at most this share of the gap to reach.
 VIOLATED, REFINED, SHARE_OF_GAP = 1e-10, 1e-11, 1e-2
-#: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
-#: most solves that undo it.
-RIDGE, REFINEMENTS = 1e-13, 3
+#: Most solves that undo the ridge on the kernel between free rows.
+REFINEMENTS = 3
 
 
 def solve_machines(
@@ -573,21 +588,18 @@ CONSTANT = 1e3
 def separate(kernel: np.ndarray, ridge: np.ndarray, y: np.ndarray) -> Machine:
     """The machine with the hard margin of ``K + diag(ridge)``, y = +-1 (n,).
 
-    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
-    non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
-    23). If there is no margin, the coefficients prove it: their bound is huge. The
-    ridge (n,) has features of its own: it may be less than the rounding of K (n, n).
+    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming. If there
+    is no margin, the coefficients prove it: their bound is huge. The ridge (n,) has
+    features of its own: it may be less than the rounding of K (n, n).
     """
     features = psd_factor(kernel, NULL_EIGENVALUE)
     features = np.column_stack([features, np.diag(np.sqrt(ridge))])
     features, kernel = features - features.mean(axis=0), kernel + np.diag(ridge)
     unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
     rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
-    goal = np.append(np.zeros(rows.shape[1]), 1.0)
-    stacked = np.vstack([rows.T, np.ones(len(y))])
     try:
-        multipliers, _ = nnls(stacked, goal, maxiter=100 * len(y))
-    except RuntimeError:  # rounding keeps it from ending
+        multipliers, _ = least_distance(rows, np.ones(len(y)))
+    except FactorizationError:
         multipliers = np.ones(len(y))
     coef = balanced(multipliers * y, y, np.inf)
     square = float(coef @ (kernel @ coef))
@@ -606,7 +618,7 @@ def _polish(
 ) -> Machines:
     """Solve on the free rows and correct the active sets until nothing is violated.
 
-    All machines (n, m) advance together, so that a round costs two products with the
+    All machines (n, m) advance together, so a round costs two products with the
     kernel, and one factorisation of the free rows of each machine.
     """
     start = balanced(coef, signs, bound)

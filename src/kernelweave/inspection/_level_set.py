@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave._tolerances import NO_KERNEL
+from kernelweave._tolerances import ALLOWED_VIOLATION, NO_KERNEL
 from kernelweave.criteria import Alignment
 from kernelweave.protocols import Criterion, Polyhedron, WeightSet
 from kernelweave.solvers import solve
@@ -126,7 +126,11 @@ class LevelSet:
         """Weights in the set up to rounding or, for a ball, on the sphere: no worse."""
         weights = np.maximum(weights, 0.0)
         if not self.ball:
-            return weights if self.set.violation(weights) <= 1e-9 else self.best
+            return (
+                weights
+                if self.set.violation(weights) <= ALLOWED_VIOLATION
+                else self.best
+            )
         norm = self.set.norm  # type: ignore[attr-defined]
         size = float(np.linalg.norm(weights, norm))
         if size > 1.0:  # the tangent of the ball there

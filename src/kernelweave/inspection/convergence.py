@@ -12,7 +12,7 @@ from kernelweave.inspection._figure import Drawn, axes, color, marker, text_besi
 from kernelweave.solvers.solve import Solution, TraceRow
 
 #: Gaps that are zero or negative because of rounding are drawn here.
-SMALLEST_GAP = 1e-16
+DRAWN_GAP = 1e-16
 #: Lines with more points than this have no markers.
 MAX_MARKERS = 40
 KINDS = ("gap", "bounds")
@@ -159,7 +159,7 @@ class ConvergenceDisplay(Drawn):
         style: dict[str, Any] = {"color": color(index), "markersize": 4.5}
         style["marker"] = marker(index) if shown else None
         if kind == "gap":
-            gap = np.maximum(gap, SMALLEST_GAP)
+            gap = np.maximum(gap, DRAWN_GAP)
             (self.lines_[name],) = ax.plot(x, gap, label=name, **style)
             return
         prefix = f"{name}: " if len(self.traces) > 1 else ""

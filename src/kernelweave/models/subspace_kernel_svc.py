@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import dot, eps, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
+from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
 from kernelweave.fits.subspace import (
     NOISE,
@@ -37,7 +37,12 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.protocols import relative_gap
-from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
+from kernelweave.solvers.local.subspace import (
+    JointSolution,
+    PlainSubspaceMargin,
+    solve_joint,
+    solve_plain,
+)
 from kernelweave.solvers.solve import (
     Callback,
     Certificate,

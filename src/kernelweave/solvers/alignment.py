@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import nnls
 
 from kernelweave._array import psd_factor
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.criteria.alignment import Alignment
-from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
-from kernelweave.weights.signed_sum import SignedSum
+from kernelweave.inner.least_distance import cone_multipliers
+from kernelweave.protocols import (
+    CosineCriterion,
+    Iterate,
+    LinearSet,
+    Polyhedron,
+    WeightSet,
+    has_cuts,
+)
 
 #: Added to the diagonal of singular matrices of cosines: the smallest changes the bound
 #: least, but may leave weights that are all rounding. Each is tried.
 RIDGES = (1e-9, 1e-7, 1e-5, 1e-4, 1e-3)
 
 
-def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
+def active_set(criterion: CosineCriterion, weight_set: WeightSet) -> Iterator[Iterate]:
     """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.
 
     The non-negative case of Lanckriet et al. (2002), Eq. 11: the minimiser is the best
@@ -40,14 +45,15 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     # Non-negative weights stay small however nearly dependent the kernels are, and an
     # eigenvalue that is left out would cost a gap of its root.
     root, _, goal = _least_squares(criterion, null=0.0)
-    scaled, _ = nnls(root, goal, maxiter=50 * len(start))
-    raw = criterion.unscaled(scaled)
+    raw = criterion.unscaled(cone_multipliers(root.T, goal))
     largest = float(np.max(raw))
     weights = weight_set.scale(raw / largest) if largest > 0.0 else start
     yield certified(criterion, weight_set, weights)
 
 
-def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterate]:
+def aligned_cuts(
+    criterion: CosineCriterion, weight_set: LinearSet
+) -> Iterator[Iterate]:
     """``max b'w`` subject to ``w'S w <= 1``, w in the cone spanned by the set.
 
     For weights of any sign this is Lanckriet et al. (2002), Eq. 11, without a
@@ -69,11 +75,10 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
     if not np.max(criterion.cosines) > 0.0:
         yield certified(criterion, weight_set, start)
         return
-    is_signed = isinstance(weight_set, SignedSum)
     root, *plain = _least_squares(criterion)
     parts = [plain]
     if len(root) < len(start):
-        ridges = RIDGES[:1] if is_signed else RIDGES
+        ridges = RIDGES[:1] if has_cuts(weight_set) else RIDGES
         parts = [[*_least_squares(criterion, ridge)[1:]] for ridge in ridges]
     state, largest = criterion.evaluate(start, hessian=False), np.max(criterion.norms)
     # Weights of kernels that vanish count towards the sum all the same.
@@ -96,14 +101,14 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
             if not total > 0.0:  # no weights within the cuts are aligned
                 continue
             weights = weight_set.scale(point / total)
-            if isinstance(weight_set, SignedSum):
+            if has_cuts(weight_set):
                 weights = weight_set.separate(weights)
             state = criterion.evaluate(weights, hessian=False)
             if state.value < best.value:
                 found = Iterate.at(weights, state)
                 best = replace(found, dual=best.dual, lower_bound=bound)
         yield best
-        if not is_signed or not total > 0.0:
+        if not has_cuts(weight_set) or not total > 0.0:
             return
 
 
@@ -111,8 +116,7 @@ def _nearest(halves: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """``goal + z'halves`` (r,) of least norm for ``z >= 0``."""
     size = np.linalg.norm(halves, axis=1)
     halves = halves[size > 0.0] / size[size > 0.0, None]
-    mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(size))
-    return np.asarray(goal + mixture @ halves)
+    return np.asarray(goal + cone_multipliers(halves, -goal) @ halves)
 
 
 def _cone_rows(allowed: Polyhedron) -> np.ndarray:
@@ -130,7 +134,7 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 
 
 def _least_squares(
-    criterion: Alignment, ridge: float = 0.0, null: float = NULL_EIGENVALUE
+    criterion: CosineCriterion, ridge: float = 0.0, null: float = NULL_EIGENVALUE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,).
 
@@ -144,7 +148,7 @@ def _least_squares(
 
 
 def certified(
-    criterion: Alignment, weight_set: WeightSet, weights: np.ndarray
+    criterion: CosineCriterion, weight_set: WeightSet, weights: np.ndarray
 ) -> Iterate:
     """The iterate at some weights (m,), with the lower bound that they certify."""
     state = criterion.evaluate(weights, hessian=False)

@@ -10,25 +10,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher import BlockDual, BlockExpansion, BlockFisher
+from kernelweave.criteria.fisher import BlockDual, BlockExpansion
 from kernelweave.inner.correlation import (
+    TO_CONE_BOUNDARY,
     ComplementaryPair,
     dual_start,
     sym,
     unit_diagonal,
 )
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
-from kernelweave.protocols import Iterate, NormSet
+from kernelweave.protocols import ExpansionCriterion, Iterate, NormSet
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
 
-#: Fraction of the way to the boundary of the cones; longer steps lose the central path.
-TO_BOUNDARY = 0.9
 #: Newton steps in the weights alone before switching to the joint method.
-PATIENCE = 12
+STEPS_ALONE = 12
 
 
-def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
+def block_newton(criterion: ExpansionCriterion, weight_set: Any) -> Iterator[Iterate]:
     """Newton's method in the weights and, if a kink stalls it, in X as well.
 
     Where the criterion is smooth, the former needs fewer factorisations and gets closer
@@ -36,12 +35,14 @@ def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
     which take its place where further constraints limit the weights.
     """
     with suppress(FactorizationError):
-        yield from islice(newton(criterion, weight_set), PATIENCE)
+        yield from islice(newton(criterion, weight_set), STEPS_ALONE)
     then = joint_newton if "norm" in weight_set.offers else cutting_plane
     yield from then(criterion, weight_set)
 
 
-def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterate]:
+def joint_newton(
+    criterion: ExpansionCriterion, weight_set: NormSet
+) -> Iterator[Iterate]:
     """Minimise ``sum t`` over w and t with ``S = diag(t) - A(w)`` PSD (Eq. 37).
 
     The criterion has kinks wherever its inner maximiser X is not unique, and its
@@ -166,11 +167,11 @@ class _System:
 
 
 def _move(
-    criterion: BlockFisher, system: _System, step: _Point
+    criterion: ExpansionCriterion, system: _System, step: _Point
 ) -> tuple[_Point, BlockExpansion, int]:
     """Take the step, shortened where A is infinite or jumps; counts the expansions."""
     point = system.point
-    primal, dual = system.lengths(step, TO_BOUNDARY)
+    primal, dual = system.lengths(step, TO_CONE_BOUNDARY)
     limit = JUMP * system.unit * float(np.trace(system.matrix))
     share, v, tried = safe_step(
         lambda trial: criterion.expand(trial ** (1.0 / system.q)),

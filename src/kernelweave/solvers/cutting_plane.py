@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import nnls
 
-from kernelweave._array import Array
+from kernelweave._array import Array, FactorizationError
 from kernelweave.exceptions import library
+from kernelweave.inner.least_distance import least_distance
 from kernelweave.protocols import (
     Criterion,
+    CutSet,
     Evaluation,
     Iterate,
     LinearSet,
@@ -23,11 +24,10 @@ from kernelweave.protocols import (
 )
 from kernelweave.solvers.newton import safe_step
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
-from kernelweave.weights.signed_sum import SignedSum
 
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
-JUMP = 100.0
+BLOWN_UP = 100.0
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
@@ -78,7 +78,7 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
         weights = into_set(criterion, weight_set, raw)
 
 
-def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Iterate]:
+def spectral_cuts(criterion: Criterion, weight_set: CutSet) -> Iterator[Iterate]:
     """Minimise a convex criterion over ``sum_i w_i G_i`` PSD, ``sum_i w_i = 1``.
 
     Lanckriet et al. (2002), Eq. 12, without a semidefinite program. Two kinds of cuts
@@ -180,7 +180,7 @@ def _evaluate_nearby(
     """
     if best is None:
         return weights, criterion.evaluate(weights, hessian=False)
-    limit = best.value + (JUMP - 1.0) * abs(best.value)
+    limit = best.value + (BLOWN_UP - 1.0) * abs(best.value)
     _, found, tried = safe_step(
         lambda trial: criterion.evaluate(trial, hessian=False),
         lambda share: (1.0 - share) * best.weights + share * weights,
@@ -302,8 +302,8 @@ def nearest_point(
 ) -> np.ndarray | None:
     """``min norm(w - centre)`` with ``rows w >= right`` and the same sum as centre.
 
-    Least-distance programming by non-negative least squares (Lawson and Hanson, 1974,
-    Chapter 23) in coordinates of the plane; None if rounding leaves no feasible point.
+    A least distance in coordinates of the plane; None if rounding leaves no feasible
+    point.
     """
     m = len(centre)
     basis = np.linalg.svd(np.ones((1, m)))[2][1:].T  # (m, m - 1), orthogonal to ones
@@ -314,14 +314,8 @@ def nearest_point(
     if not np.any(short > 0.0):
         return centre
     unit = float(np.max(np.abs(short)))
-    stacked = np.vstack([slopes.T, short / unit])
-    goal = np.append(np.zeros(m - 1), 1.0)
     try:
-        mixture, _ = nnls(stacked, goal, maxiter=100 * stacked.shape[1])
-    except RuntimeError:
+        _, step = least_distance(slopes, short / unit)
+    except FactorizationError:
         return None
-    residual = stacked @ mixture - goal
-    if not residual[-1] < -1e-14:
-        return None
-    step = -unit * residual[:-1] / residual[-1]
-    return centre + basis @ step
+    return None if step is None else centre + basis @ (unit * step)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave._tolerances import SMALL_GAP
-from kernelweave.criteria.margin import Margin, NotSuitable
+from kernelweave.criteria.margin import NotSuitable
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
-from kernelweave.protocols import InfeasibleError, Iterate, LinearSet, NormSet
+from kernelweave.protocols import (
+    BallSet,
+    InfeasibleError,
+    Iterate,
+    LinearSet,
+    SaddleCriterion,
+)
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import newton
 
@@ -22,7 +28,7 @@ STALLED = 40
 LOST = 0.1
 
 
-def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
+def interior_point(margin: SaddleCriterion, weight_set: BallSet) -> Iterator[Iterate]:
     """Minimise a margin criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
 
     For the simplex this is the quadratically constrained program behind Lanckriet et
@@ -69,13 +75,12 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
             if best <= SMALL_GAP:
                 raise
             break
-    # Rounding, where C is huge, bends the path; norm sets are linear in powers of w.
-    linear: Any = weight_set
-    yield from newton(margin, linear)
+    # Rounding, where C is huge, bends the path.
+    yield from newton(margin, weight_set)
 
 
 def svc_newton(
-    margin: Margin, weight_set: LinearSet, hand_over: bool = True
+    margin: SaddleCriterion, weight_set: LinearSet, hand_over: bool = True
 ) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
@@ -103,6 +108,6 @@ def svc_newton(
         yield from cutting_plane(machines, weight_set)
     except NotSuitable:
         try:
-            yield from interior_point(margin, cast(NormSet, weight_set))
+            yield from interior_point(margin, cast(BallSet, weight_set))
         except MemoryRefusedError:
             yield from svc_newton(margin, weight_set, hand_over=False)

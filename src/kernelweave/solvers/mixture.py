@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
 
 from kernelweave._array import (
     Array,
@@ -14,13 +13,14 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE
+from kernelweave.inner.least_distance import cone_multipliers
 from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
-LONGEST, KEEP = 256.0, 1e-2
-#: Added to the diagonal of the moments, relative to its mean, so that equal experts
-#: share the weight.
-RIDGE = 1e-10
+LONGEST, KEPT = 256.0, 1e-2
+#: Added to the diagonal of the moments, relative to its mean: equal experts then share
+#: the weight.
+SHARING = 1e-10
 
 
 def truncated_em(
@@ -165,7 +165,7 @@ class _Truncated:
         length = min(max(length, 1.0), LONGEST)
         leap = logs[0] + 2 * length * speed + length**2 * bend
         # A weight set to zero would never recover.
-        ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEEP * third))
+        ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEPT * third))
         better, grown = self.step(ahead)
         if better <= value:
             return ahead, better, grown, 2
@@ -241,9 +241,9 @@ def stack(moments: np.ndarray) -> tuple[np.ndarray, float, float]:
     size = float(np.trace(moments)) / p
     if not size > 0:
         return np.full(p, 1.0 / p), 0.0, 0.0
-    factor = np.linalg.cholesky(moments / size + RIDGE * np.eye(p))
+    factor = np.linalg.cholesky(moments / size + SHARING * np.eye(p))
     goal = np.linalg.solve(factor, np.ones(p))
-    scaled, _ = nnls(factor.T, goal, maxiter=50 * p)
+    scaled = cone_multipliers(factor, goal)
     weights = scaled / np.sum(scaled)
     slope = moments @ weights
     value = float(weights @ slope)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave.inner.interior_point import (
+    TO_BOUNDARY,
     BorderedSystem,
     largest_step,
     minimize_on_simplex,
@@ -22,14 +23,13 @@ from kernelweave.protocols import (
     Iterate,
     LinearSet,
     NormSet,
+    ScoredCriterion,
     relative_gap,
 )
 from kernelweave.weights.polyhedral import without_flat
 
 State = TypeVar("State")
 
-#: Fraction of the way to the boundary of the positive orthant.
-TO_BOUNDARY = 0.995
 #: A step is halved when the value exceeds this multiple of the last one.
 JUMP = 3.0
 MAX_HALVINGS = 30
@@ -45,8 +45,9 @@ KEEP = 0.2
 TOO_SMALL = 2.0
 #: Number of steps within which the gap must halve; otherwise they may be cycling.
 CYCLE = 10
-#: Fraction of the way back to the start after iterates came too close to the boundary.
-INWARD = 1e-3
+#: Fraction of the way back to the start after iterates came too close to the boundary,
+#: and, on the simplex, the least weight they go on with.
+INWARD, LEAST_AGAIN = 1e-3, 1e-6
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
 #: Earlier it would take weights to zero that are needed, and miss rows of a margin that
 #: become free.
@@ -126,7 +127,7 @@ def newton(
     weights = weight_set.start(criterion.n_weights) if start is None else start
     state = criterion.evaluate(weights)
     yield Iterate.at(weights, state)
-    # Minimise J / J(start), so that the iteration does not depend on the scale of J.
+    # Minimise J / J(start), so the iteration does not depend on the scale of J.
     problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)
     gradient, hessian = problem.derivatives(state, weights)
     x = problem.point(weights**q)
@@ -165,7 +166,7 @@ def newton(
         gradient, hessian = problem.derivatives(state, weights)
         yield Iterate.at(weights, state)
     if problem.is_simplex:
-        x = onto_simplex(x, 1e-6)
+        x = onto_simplex(x, LEAST_AGAIN)
     else:  # not too close to the boundary
         v, centre = x[: problem.m], weight_set.start(problem.m) ** q
         x = problem.point(v + INWARD * (centre - v))
@@ -549,7 +550,7 @@ def safe_step(
 
 
 def working_set(
-    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
+    criterion: ScoredCriterion, weight_set: LinearSet, spread: float = SPREAD
 ) -> Iterator[Iterate]:
     """Minimise over the simplex when most of very many kernels get weight zero.
 
@@ -570,23 +571,22 @@ def working_set(
     if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST:
         yield from newton(criterion, weight_set)
         return
-    problem: Any = criterion
     fixed = criterion.n_weights - criterion.n_kernels
-    scores = problem.scores(problem.target)[fixed:]
+    scores = criterion.scores(criterion.target)[fixed:]
     inside = np.argsort(-scores, kind="stable")[:FIRST]
     weights, gap = weight_set.start(criterion.n_weights), 1.0
     smallest, idle = np.inf, 0
     while True:
         inside = np.sort(inside)
         places = np.concatenate([np.arange(fixed), fixed + inside])
-        restricted = problem.restricted(inside)
+        restricted = criterion.restricted(inside)
         tol = max(SHARE * gap, SMALLEST_GAP)
         near = weights[places] / np.sum(weights[places])
         start = (1.0 - spread) * near + spread / len(near)
         best, count = _round(restricted, weight_set, tol, start)
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights
-        scores = problem.scores(best.coef) * problem.scale
+        scores = criterion.scores(best.coef) * criterion.scale
         whole = Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
         yield whole
         gap = relative_gap(best.value, whole.bound(weight_set))

@@ -9,23 +9,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Literal
 
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
 from kernelweave.fits.ridge import checked_signs, require_both_signs
-from kernelweave.inner.saddle import SaddleProblem
 from kernelweave.kernels.banks.dense import host_stack
-from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
+from kernelweave.protocols import (
+    Bank,
+    CosineCriterion,
+    Criterion,
+    Iterate,
+    LinearSet,
+    NormSet,
+    WeightSet,
+    has_cuts,
+)
 from kernelweave.solvers.alignment import certified
 from kernelweave.solvers.cutting_plane import into_set
-from kernelweave.weights.signed_sum import SignedSum
 
 #: Clarabel is used up to this many entries in the semidefinite blocks (about n = 44 in
 #: one block, or one second). Its time grows as n^6, so larger problems go to SCS.
@@ -38,7 +45,7 @@ MOST_ROWS = 100
 
 
 def sdp(
-    criterion: Fisher | Margin,
+    criterion: Criterion,
     weight_set: LinearSet,
     scs_iterations: int = SCS_ITERATIONS,
 ) -> Iterator[Iterate]:
@@ -58,36 +65,52 @@ def sdp(
     yield _evaluated(criterion, weight_set, weights.value, program.status)
 
 
-def sdp_problem(criterion: Fisher | Margin, weight_set: LinearSet) -> tuple[Any, Any]:
+def sdp_problem(criterion: Criterion, weight_set: LinearSet) -> tuple[Any, Any]:
     """The unsolved cvxpy problem for a criterion, and its weights variable (m,).
 
     Ye et al. (2007), (9) over (10), (16), (34), (37), (40) or (41), or Lanckriet et al.
-    (2002), Eq. 12, and its soft margins. With weights of any sign the sum of kernels
-    over all rows must be PSD.
+    (2002), Eq. 12, and its soft margins: the value and constraints of
+    :func:`printed_program`. With weights of any sign the sum of kernels over all rows
+    must be PSD.
 
     Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
     ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
     ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
     weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    cp = _import_cvxpy()
-    signed = isinstance(weight_set, SignedSum)
+    cp, signed = _import_cvxpy(), has_cuts(weight_set)
     weights = cp.Variable(criterion.n_weights, nonneg=not signed, name="weights")
-    total = _combined(cp, host_stack(criterion.bank), weights)
-    if isinstance(criterion, Margin):
-        value, constraints = _margin_blocks(cp, criterion, weights, total)
-    else:
-        value, constraints = _fisher_blocks(cp, criterion, weights, total)
+    value, constraints = printed_program(criterion, cp, weights)
     constraints += _allowed_weights(cp, weight_set, weights)
-    if signed:
-        constraints.append(total >> 0)
+    if has_cuts(weight_set):
+        constraints.append(_combined(cp, weight_set.bank, weights) >> 0)
     return cp.Problem(cp.Minimize(value), constraints), weights
 
 
-def _fisher_blocks(
-    cp: Any, fisher: Fisher, weights: Any, total: Any
+@singledispatch
+def printed_program(criterion: Any, cp: Any, weights: Any) -> tuple[Any, list[Any]]:
+    """The value of a criterion as a convex expression, and its constraints.
+
+    A criterion that offers "printed program" registers a function for its class:
+    ``printed_program.register(MyCriterion, function)``. It is given the criterion, the
+    module cvxpy and the variable for the weights (m,).
+    """
+    raise _not_registered(criterion, "printed_program")
+
+
+def _not_registered(criterion: Any, where: str) -> ValueError:
+    name = type(criterion).__name__
+    return ValueError(
+        f"{name} has no program in kernelweave.solvers.reference; choose another "
+        f"method, or give it one with {where}.register({name}, function)"
+    )
+
+
+@printed_program.register(Fisher)
+def _fisher_program(
+    fisher: Fisher, cp: Any, weights: Any, joint: bool = False
 ) -> tuple[Any, list[Any]]:
-    """The value of Fisher's criterion and its constraints, ``total = sum_i w_i G_i``.
+    """The value of Fisher's criterion and its constraints.
 
     ======  ==============  ===================  =====================================
     Eq.     target          regularisation       constraint
@@ -108,32 +131,63 @@ def _fisher_blocks(
     definiteness and saves a first-order solver thousands of iterations.
     """
     alpha = weights[0] if fisher.learns_identity else fisher.alpha
-    identity = np.eye(fisher.bank.n_samples)
+    matrix = _combined(cp, fisher.bank, weights) + alpha * np.eye(fisher.bank.n_samples)
+    target, size = _target(fisher)
+    return _fisher_cones(cp, fisher, matrix, target / size, size, joint)
+
+
+@printed_program.register(BlockFisher)
+def _block_program(fisher: BlockFisher, cp: Any, weights: Any) -> tuple[Any, list[Any]]:
+    """Eq. 37."""
+    return _fisher_program(fisher, cp, weights, joint=True)
+
+
+@printed_program.register(WithinFisher)
+def _within_program(
+    fisher: WithinFisher, cp: Any, weights: Any
+) -> tuple[Any, list[Any]]:
+    """Eq. 9."""
+    total = _combined(cp, fisher.bank, weights)
+    target, size = _target(fisher)
+    centre, identity = _class_centring(fisher)
+    matrix = centre @ total @ centre + fisher.alpha * identity
+    columns = centre @ total @ (target / size)
+    value, cones = _fisher_cones(cp, fisher, matrix, columns, size)
+    return value - fisher.scale * cp.trace(target.T @ total @ target), cones
+
+
+def _target(fisher: Fisher) -> tuple[np.ndarray, np.ndarray]:
+    """H (n, k) and the norms of its columns (k,), or 1."""
     target = to_numpy(fisher.target).astype(np.float64)
     size = np.linalg.norm(target, axis=0)
     size[size == 0] = 1.0
-    columns, explained = target / size, 0.0
-    if isinstance(fisher, WithinFisher):
-        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
-        explained = cp.trace(target.T @ total @ target)
-        total, columns = centre @ total @ centre, centre @ total @ columns
-    matrix = total + alpha * identity
+    return target, size
+
+
+def _class_centring(fisher: WithinFisher) -> tuple[np.ndarray, np.ndarray]:
+    """J and I, (n, n)."""
+    identity = np.eye(fisher.bank.n_samples)
+    return ClassCentring(fisher.codes, identity).apply(identity), identity
+
+
+def _fisher_cones(
+    cp: Any, fisher: Fisher, matrix: Any, columns: Any, size: Any, joint: bool = False
+) -> tuple[Any, list[Any]]:
+    """``scale sum_j size_j^2 t_j``, with a block for each of the columns (n, k)."""
     t = cp.Variable(len(size), name="t")  # in units of scale * size^2
-    if isinstance(fisher, BlockFisher):
+    if joint:
         blocks = [(columns, cp.diag(t))]
     else:
         each = range(len(size))
         blocks = [(columns[:, [j]], t[j : j + 1, None]) for j in each]
     cones = [cp.bmat([[matrix, b], [b.T, corner]]) >> 0 for b, corner in blocks]
-    value = fisher.scale * (cp.sum(cp.multiply(size**2, t)) - explained)
-    return value, cones
+    return fisher.scale * cp.sum(cp.multiply(size**2, t)), cones
 
 
-def _margin_blocks(
-    cp: Any, margin: Margin, weights: Any, total: Any
-) -> tuple[Any, list[Any]]:
+@printed_program.register(Margin)
+def _margin_program(margin: Margin, cp: Any, weights: Any) -> tuple[Any, list[Any]]:
     """The sum of the squared inverse margins, and its constraints."""
-    problem = margin.problem
+    problem, total = margin.problem, _combined(cp, margin.bank, weights)
     tau = weights[0] if margin.learns_identity else problem.tau
     counts = np.ones(margin.bank.n_samples)
     counts[margin.rows] = problem.counts
@@ -186,8 +240,8 @@ def _margin_lmi(
     return t, [cp.bmat([[top, column], [column.T, corner]]) >> 0]
 
 
-def qcqp(criterion: Fisher | Margin, weight_set: NormSet) -> Iterator[Iterate]:
-    """The duals of the programs of :func:`sdp_problem`: quadratic constraints only.
+def qcqp(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
+    """The duals of the programs of :func:`sdp`: quadratic constraints only.
 
     ``min cost(B) + t`` subject to ``tr(B' G_i B) <= t`` for all i, with the identity
     among the kernels if its weight is learned. The multipliers of the constraints are
@@ -199,12 +253,7 @@ def qcqp(criterion: Fisher | Margin, weight_set: NormSet) -> Iterator[Iterate]:
         A single one, evaluated at the weights found by the cone solver.
     """
     cp = _import_cvxpy()
-    if isinstance(criterion, Margin):
-        bank, dual = criterion.problem.bank, _margin_dual(cp, criterion.problem)
-    else:
-        bank, dual = criterion.bank, _fisher_dual(cp, criterion)
-    beta, cost, unit, roots, constraints = dual
-    roots += [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(bank)]
+    beta, cost, unit, roots, constraints = printed_dual(criterion, cp)
     scores, t = [cp.sum_squares(root.T @ beta) for root in roots], cp.Variable()
     if weight_set.norm == 1:
         bounds = [score <= t for score in scores]
@@ -221,33 +270,51 @@ def qcqp(criterion: Fisher | Margin, weight_set: NormSet) -> Iterator[Iterate]:
     yield _evaluated(criterion, weight_set, weights, program.status)
 
 
-#: The direction B, its cost, a unit for both, roots of further kernels, constraints.
+#: The direction B, its cost, a unit for both, roots of all kernels, constraints.
 Dual = tuple[Any, Any, float, list[np.ndarray], list[Any]]
 
 
-def _fisher_dual(cp: Any, fisher: Fisher) -> Dual:
-    """The equivalent form of (9), (16), (34), (40), (41) of Ye et al. (2007).
+@singledispatch
+def printed_dual(criterion: Any, cp: Any) -> Dual:
+    """The parts of the program of :func:`qcqp`.
 
-    The cost is ``alpha norm(B)^2 - 2 tr(B'H)``. For the within-class scatter it is
-    ``alpha norm(V)^2`` with the direction ``H - J V``.
+    A criterion that offers "printed dual" registers a function for its class, as for
+    :func:`printed_program`.
     """
-    target = to_numpy(fisher.target).astype(np.float64)
-    target, identity = target / (np.linalg.norm(target) or 1.0), np.eye(len(target))
+    raise _not_registered(criterion, "printed_dual")
+
+
+@printed_dual.register(Fisher)
+def _fisher_dual(fisher: Fisher, cp: Any) -> Dual:
+    """The equivalent form of (16), (34), (40), (41) of Ye et al. (2007).
+
+    The cost is ``alpha norm(B)^2 - 2 tr(B'H)``.
+    """
+    target = _unit_target(fisher)
     variable = cp.Variable(target.shape)
     alpha = 0.0 if fisher.learns_identity else float(fisher.alpha)
-    if isinstance(fisher, WithinFisher):
-        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
-        cost = alpha * cp.sum_squares(variable)
-        return target - centre @ variable, cost, 1.0, [], []
     # In units of alpha the dual has entries of the size of the target.
     unit = alpha or 1.0
     beta = variable / unit
     cost = alpha * cp.sum_squares(beta) - 2.0 * cp.sum(cp.multiply(beta, target))
-    return beta, cost, unit, [identity] if fisher.learns_identity else [], []
+    identity = [np.eye(len(target))] if fisher.learns_identity else []
+    return beta, cost, unit, identity + _roots(fisher.bank), []
 
 
-def _margin_dual(cp: Any, problem: SaddleProblem) -> Dual:
+@printed_dual.register(WithinFisher)
+def _within_dual(fisher: WithinFisher, cp: Any) -> Dual:
+    """Eq. 9: the cost is ``alpha norm(V)^2`` with the direction ``H - J V``."""
+    target = _unit_target(fisher)
+    variable = cp.Variable(target.shape)
+    cost = float(fisher.alpha) * cp.sum_squares(variable)
+    direction = target - _class_centring(fisher)[0] @ variable
+    return direction, cost, 1.0, _roots(fisher.bank), []
+
+
+@printed_dual.register(Margin)
+def _margin_dual(margin: Margin, cp: Any) -> Dual:
     """``max 2 e'a - tau a'Da - t`` over the box and ``y'a = 0``, with ``B = y a``."""
+    problem = margin.problem
     signs = problem.signs
     beta = cp.Variable(signs.shape)
     a = cp.multiply(signs, beta)
@@ -258,10 +325,22 @@ def _margin_dual(cp: Any, problem: SaddleProblem) -> Dual:
         constraints.append(a <= np.outer(problem.bounds, np.ones(signs.shape[1])))
     root = np.diag(np.sqrt(problem.diagonal))
     cost = problem.tau * cp.sum_squares(root @ beta) - 2.0 * cp.sum(a)
-    return beta, cost, 1.0, [root] if problem.identity else [], constraints
+    own = [root] if problem.identity else []
+    return beta, cost, 1.0, own + _roots(problem.bank), constraints
 
 
-def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
+def _unit_target(fisher: Fisher) -> np.ndarray:
+    """The target (n, k), divided by its norm."""
+    target = to_numpy(fisher.target).astype(np.float64)
+    return target / (np.linalg.norm(target) or 1.0)
+
+
+def _roots(bank: Bank) -> list[np.ndarray]:
+    """R with ``R R' = G_i`` for every kernel, (n, r_i)."""
+    return [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(bank)]
+
+
+def alignment_sdp(plain: CosineCriterion, weight_set: WeightSet) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 11.
 
     Its first blocks state ``norm(sum_i mu_i K_i) <= 1`` over the labelled rows, for
@@ -273,15 +352,14 @@ def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    cp = _import_cvxpy()
-    signed = isinstance(weight_set, SignedSum)
+    cp, signed = _import_cvxpy(), has_cuts(weight_set)
     weights = cp.Variable(plain.n_weights, nonneg=not signed)  # of kernels of norm one
     root = psd_factor(plain.correlations, NULL_EIGENVALUE).T
     constraints = [cp.norm(root @ weights) <= 1]
-    if signed:
+    if has_cuts(weight_set):
         units = plain.unscaled(np.ones(plain.n_weights))
         scaled = cp.multiply(units, weights)
-        constraints.append(_combined(cp, host_stack(plain.bank), scaled) >> 0)
+        constraints.append(_combined(cp, weight_set.bank, scaled) >> 0)
     program = cp.Problem(cp.Maximize(plain.cosines @ weights), constraints)
     run_solver(program)
     if weights.value is None:
@@ -423,8 +501,9 @@ def _solved(problem: Any, kernel: Any) -> np.ndarray:
     return factor @ factor.T
 
 
-def _combined(cp: Any, kernels: np.ndarray, weights: Any) -> Any:
-    """``sum_i w_i G_i`` for kernels (p, n, n), with the last p of the weights."""
+def _combined(cp: Any, bank: Bank, weights: Any) -> Any:
+    """``sum_i w_i G_i`` (n, n), with the last p of the weights."""
+    kernels = host_stack(bank)  # (p, n, n)
     flat = kernels.reshape(len(kernels), -1).T
     own = weights[weights.size - len(kernels) :]
     return cp.reshape(flat @ own, kernels.shape[1:], order="C")
@@ -454,7 +533,7 @@ def _evaluated(
 
 def _inside(criterion: Criterion, weight_set: WeightSet, raw: np.ndarray) -> np.ndarray:
     """Weights (m,) moved into the set, whatever their signs."""
-    if isinstance(weight_set, SignedSum):
+    if has_cuts(weight_set):
         low, high = weight_set.polyhedron(len(raw)).limits.T
         return weight_set.separate(weight_set.scale(np.clip(raw, low, high)))
     return into_set(criterion, weight_set, raw)

@@ -30,6 +30,7 @@ from kernelweave.protocols import (
     KernelCriterion,
     Method,
     WeightSet,
+    has_cuts,
     relative_gap,
 )
 from kernelweave.solvers.alignment import active_set, aligned_cuts
@@ -99,22 +100,36 @@ class Trace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What every solver returns."""
+class Outcome:
+    """What every solver returns.
 
-    weights: np.ndarray
+    Attributes
+    ----------
+    value : float
+        What was minimised or maximised, at the result.
+    lower_bound : float
+        Nothing allowed has a smaller value; NaN if no bound is known.
+    converged : bool
+        Whether the gap, or the stationarity, reached the tolerance.
+    status : str
+        The outcome as a sentence.
+    n_iter, n_factorizations : int
+        Steps taken, and factorisations.
+    trace : tuple of TraceRow
+        The history.
+    """
+
     value: float
     lower_bound: float = np.nan
     converged: bool
     status: str
     n_iter: int
     n_factorizations: int = 0
-    coef: Array = field(default=None, repr=False)
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solution(_Found):
+class Solution(Outcome):
     """Weights, with a proof of how good they are.
 
     Attributes
@@ -149,8 +164,10 @@ class Solution(_Found):
         is known.
     """
 
+    weights: np.ndarray
     gap: float
     remarks: tuple[str, ...]
+    coef: Array = field(repr=False)
     dual: Array = field(repr=False)
     gradient: np.ndarray = field(repr=False)
     method: str
@@ -158,7 +175,7 @@ class Solution(_Found):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSolution(_Found):
+class LocalSolution(Outcome):
     """Weights for a non-convex problem, and how close they are to stationary.
 
     Attributes
@@ -183,7 +200,9 @@ class LocalSolution(_Found):
         The history.
     """
 
+    weights: np.ndarray
     stationarity: float
+    coef: Array = field(default=None, repr=False)
 
 
 def certify(
@@ -220,7 +239,7 @@ def certify(
     Raises
     ------
     ValueError
-        If the weights are not in the set, so that nothing can be certified.
+        If the weights are not in the set: nothing can be certified.
     """
     violation = weight_set.violation(weights)
     if not violation <= ALLOWED_VIOLATION:
@@ -232,7 +251,7 @@ def certify(
     upper, lower = terms.upper, terms.bound(weight_set)
     unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     rounding = unit * abs(lower) + terms.rounding
-    if "cuts" in weight_set.offers:  # it allows weights far larger than these
+    if has_cuts(weight_set):  # it allows weights far larger than these
         reach = np.sum(np.abs(weight_set.maximizer(terms.scores)))
         rounding *= max(1.0, float(reach / np.sum(np.abs(weights))))
     if upper + rounding < lower - rounding:  # negative eigenvalues, due to rounding
@@ -356,29 +375,30 @@ def reachable(tol: float, like: Array) -> dict[str, Any]:
     return {"tol": enough, "aim": float(tol)}
 
 
+_CURVED = {"hessian", "averages"}  # Newton's method, and cutting planes if it stalls
+_BALL = {"norm", "polyhedron"}
+_newton = partial(Method, same_point=True)
 #: If several methods of one name fit a problem, the first is used. "auto" means the
 #: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (
-    Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
-    Method("newton", block_newton, 400, {"expansion"}, {"polyhedron"}),
-    Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
-    Method("newton", svc_newton, 400, {"saddle"}, {"polyhedron"}),
-    Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
-    Method("newton", newton, 60, {"hessian"}, {"polyhedron"}, True),
+    _newton("newton", block_newton, 60, {"expansion", "hessian"}, _BALL),
+    _newton("newton", block_newton, 400, {"expansion", *_CURVED}, {"polyhedron"}),
+    _newton("interior_point", interior_point, 400, {"saddle", "hessian"}, _BALL),
+    _newton("newton", svc_newton, 400, {"saddle", *_CURVED}, {"polyhedron"}),
+    _newton("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
+    _newton("newton", newton, 60, {"hessian"}, {"polyhedron"}, True),
     Method("active_set", active_set, 2, {"cosines"}, {"norm"}),
     Method("active_set", aligned_cuts, 2, {"cosines"}, {"polyhedron"}),
     Method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
     Method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
-    Method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
+    Method("working_set", working_set, 100, {"hessian", "kernel scores"}, _BALL),
     Method("em", em, 20_000, {"likelihood"}, {"norm"}),
-    Method("qcqp", qcqp, 2, {"printed program", "kernel scores"}, {"norm"}),
-    Method("qcqp", qcqp, 2, {"saddle"}, {"norm"}),
+    Method("qcqp", qcqp, 2, {"printed dual"}, {"norm"}),
     Method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
-    Method("sdp", sdp, 2, {"saddle"}, {"polyhedron"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
     Method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
     Method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
-    Method("sdp", sdp, 2, {"saddle"}, {"cuts"}),
+    Method("sdp", sdp, 2, {"printed program"}, {"cuts"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
 
@@ -426,7 +446,7 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
     )
 
 
-#: Share of a gap above which rounding explains it, which enters a bound squared, too.
+#: Share of a gap above which rounding explains it: it also enters a bound squared.
 MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
 #: iterations, nor for as many as it took to reach.
@@ -581,12 +601,11 @@ PER_ROOT_OF_GAP = 10.0
 def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
     """How far functions may be from those of float64, where a solver stops at a gap.
 
-    Newton's steps lead to about the same point in both precisions, so that gaps up to
-    3e-7 are small enough; other methods lead to any point within the gap.
+    Gaps up to 3e-7 are small enough for a method that leads to about the same point in
+    both precisions; others lead to any point within the gap.
     """
-    same_point = method.name in ("newton", "interior_point")
     apart = PER_ROOT_OF_GAP * max(gap, 0.0) ** 0.5
-    enough = NOTABLE * (5.0 if same_point else 1.0)
+    enough = NOTABLE * (5.0 if method.same_point else 1.0)
     if not _is_single(criterion) or not enough < apart < np.inf:
         return ()
     return (
@@ -683,6 +702,13 @@ def _iterate(
     return best, trace.rows, status, n_factorizations
 
 
+#: The largest weight that counts as a zero of an interior method, where that is below
+#: the root of the gap; smaller ones to try, as shares of it; the least gap assumed.
+LARGEST_ZERO, SHARES, LEAST_GAP = 1e-4, np.array([1.0, 1e-2, 1e-4]), 1e-16
+#: Scores up to this share of the largest say that a kernel contributes nothing.
+CONTRIBUTES_NOTHING = 1e-12
+
+
 def _tidy(
     criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
@@ -703,7 +729,7 @@ def _tidy(
     if not cuttable or weight_set.is_point(len(weights)):
         return judged(weights)
     slack = weight_set.support(scores) - float(scores @ weights)
-    largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
+    largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + LEAST_GAP)
     first = criterion.n_weights - criterion.n_kernels
     copies = criterion.copies() if "sparse" in cuttable else []
     if copies:
@@ -711,11 +737,11 @@ def _tidy(
         allowed = weight_set.violation(shared) <= ALLOWED_VIOLATION
         if allowed and judged(shared)[1][2] <= max(tol, judged(weights)[1][2]):
             weights = shared
-    for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
+    for cut in min(LARGEST_ZERO, largest) * SHARES:
         if "sparse" in cuttable:
             drop = weights < cut
         else:  # on a sphere only kernels that contribute nothing have weight zero
-            drop = scores <= 1e-12 * np.max(scores)
+            drop = scores <= CONTRIBUTES_NOTHING * np.max(scores)
         drop[:first] = False
         if not np.any(drop) or not np.any(weights[first:][~drop[first:]] > 0.0):
             break

@@ -59,7 +59,7 @@ class LpBall(WeightSet):
         return max(-float(np.min(weights)), _norm(weights, self.norm) - 1.0, 0.0)
 
     def is_point(self, m: int) -> bool:
-        """Whether it is a cube: its best point is the corner of ones."""
+        """Whether q is infinite: the best point of a cube is the corner of ones."""
         return m == 1 or bool(np.isinf(self.norm))
 
     def polyhedron(self, m: int) -> Polyhedron:

@@ -25,7 +25,7 @@ SUPPORT_ROUNDS = 200
 #: Stop after this many programs in a row without progress: the rest is rounding.
 IDLE = 3
 #: A sum pulled back to the boundary keeps this multiple of the mean kernel.
-INSIDE = 1e-12
+KEPT_MEAN = 1e-12
 #: A weight beyond this share of the bound counts as limited by it.
 ACTIVE = 0.99
 #: Relative difference up to which traces count as equal.
@@ -131,7 +131,7 @@ class SignedSum(SumToOne):
             self._add(vectors[:, negative])
         equal = self._split(centre)[1]
         level = float(np.sum(equal))
-        lowest, goal = float(values[0]), INSIDE * level
+        lowest, goal = float(values[0]), KEPT_MEAN * level
         share = (goal - lowest) / (level - lowest) if lowest < goal else 0.0
         beyond = np.abs(own) - self.bound
         far = beyond > LP_TOLERANCE

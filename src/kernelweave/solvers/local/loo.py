@@ -20,6 +20,7 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
+from kernelweave._tolerances import LOCAL_MINIMUM
 from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Callback, LocalSolution, Trace
@@ -30,8 +31,6 @@ COARSE_GRID = np.logspace(-4, 2, 13)
 LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
 #: An error below this share of the target's mean square is practically zero.
 ZERO_ERROR = 1e-2
-#: Size of the projected gradient, relative to the value, that counts as stationary.
-STATIONARY = 1e-3
 #: Relative decrease of the error in float32 that is not worth a step: a sum of many
 #: squares is more accurate than each of them.
 FLAT = 1e-10
@@ -145,7 +144,7 @@ def learn(
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
     single = precision > 1e-10
-    tol = 10 * STATIONARY if single else STATIONARY
+    tol = 10 * LOCAL_MINIMUM if single else LOCAL_MINIMUM
     flat = FLAT if single else precision
     first = np.clip(np.log(_uniform_start(bank, target)), *bounds)
     unit = objective.value_and_gradient(first)[0] or 1.0
@@ -161,7 +160,7 @@ def learn(
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
         callback=trace.follow(unit),
-        options={"maxiter": max_iter, "gtol": 0.01 * STATIONARY, "ftol": flat},
+        options={"maxiter": max_iter, "gtol": 0.01 * LOCAL_MINIMUM, "ftol": flat},
     )
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
     size = max(unit * found.fun, ZERO_ERROR * mean_square)
@@ -171,7 +170,7 @@ def learn(
     status = _reason(trace.stopped, converged, found.nit >= max_iter, max_iter)
     if single and np.any(found.x >= bounds[1]):
         status += "; float32 allows no smaller alpha, so float64 may lead elsewhere"
-    elif single and stationarity > 0.01 * STATIONARY:
+    elif single and stationarity > 0.01 * LOCAL_MINIMUM:
         status += "; rounding in float32 ends the search here"
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     return LooSolution(

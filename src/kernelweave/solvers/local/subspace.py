@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -13,12 +13,14 @@ from kernelweave._array import (
     dot,
     eps,
     from_numpy,
+    namespace,
+    require_memory,
     solve_triangular,
     squared_norm,
     to_numpy,
 )
-from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.margin import PlainSubspaceMargin
+from kernelweave._tolerances import INVERTIBLE_SQUARE, LOCAL_MINIMUM, ROUNDING_UNITS
+from kernelweave.criteria.margin import Margin, SubspaceProblem
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import (
     JointPoint,
@@ -27,13 +29,20 @@ from kernelweave.fits.subspace import (
     SubspaceSVM,
     normalized,
 )
-from kernelweave.protocols import Bank, Evaluation, NormSet, relative_gap
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import (
+    Bank,
+    Evaluation,
+    NormSet,
+    relative_gap,
+    weight_remarks,
+)
 from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     LocalSolution,
+    Outcome,
     Trace,
-    TraceRow,
     error_of_value,
     solve,
 )
@@ -46,44 +55,33 @@ LENGTHS = np.linspace(0.05, 1.0, 20)
 MAX_CUTS = 8
 #: Default limit on the steps of the descent in the weights.
 MAX_ITER = 100
-#: First-order decrease, relative to the value, below which a point is a local minimum.
-STATIONARY = 1e-3
 #: Weights below this share of the largest are set to zero.
 ZERO = 1e-9
+#: Relative decrease below which a step of the descent is not worth taking.
+LEAST_DECREASE = 1e-9
+#: Relative changes of the value at which the searches of SciPy end: in the weights, to
+#: far less than a local minimum needs; in subspaces, only where nothing changes at all.
+FLAT_IN_WEIGHTS, FLAT_IN_SUBSPACES = 1e-10, 1e-15
 
 Round = tuple[JointPoint, float]  # a point, and a lower bound
 Placed = tuple[JointPoint, np.ndarray]  # and columns (n, l) that make it optimal
 
 
-@dataclass(frozen=True)
-class JointSolution:
+@dataclass(frozen=True, kw_only=True)
+class JointSolution(Outcome):
     """A subspace with its machines, and bounds on its value.
 
     Attributes
     ----------
     point : JointPoint
-        The best point found, with the smallest upper bound.
-    lower_bound : float
-        No subspace of this dimension has a smaller value.
+        The best point found, with the smallest upper bound, which is the ``value``.
     gap : float
-        ``(point.upper - lower_bound) / point.upper``.
-    converged : bool
-        Whether the gap reached the tolerance.
-    status : str
-        The outcome as a sentence.
-    n_iter : int
-        Rounds taken.
-    trace : tuple of TraceRow
-        The history: the value of each round, and the best lower bound so far.
+        ``(value - lower_bound) / value``: no subspace of this dimension has a smaller
+        value than ``lower_bound``.
     """
 
     point: JointPoint
-    lower_bound: float
     gap: float
-    converged: bool
-    status: str
-    n_iter: int
-    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
 
 
 def solve_joint(
@@ -147,9 +145,15 @@ def solve_joint(
     assert best is not None
     if gap <= tol:
         status = "optimal: the relative gap {gap:.1e} is within " + f"tol={tol:.0e}"
-    rows = tuple(trace.rows)
     return JointSolution(
-        best, lower, gap, gap <= tol, status.format(gap=gap), len(rows), rows
+        point=best,
+        value=best.upper,
+        lower_bound=lower,
+        gap=gap,
+        converged=gap <= tol,
+        status=status.format(gap=gap),
+        n_iter=len(trace.rows),
+        trace=tuple(trace.rows),
     )
 
 
@@ -197,12 +201,12 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
     """
     point, columns = here
     largest = np.max(np.abs(point.duals / problem.design.each[:, None]))
-    eta = 1.0 / max(float(largest), 1e-300) ** 2
+    eta = 1.0 / max(float(largest), INVERTIBLE_SQUARE) ** 2
     while True:
         for _ in range(MAX_CUTS):
             target = np.column_stack([columns, np.sqrt(eta) * point.duals])
             candidate, candidate_columns = _place(problem, target, n_components)
-            if candidate.upper < point.upper * (1.0 - 1e-9):
+            if candidate.upper < point.upper * (1.0 - LEAST_DECREASE):
                 break
             eta /= 4.0
         else:
@@ -253,6 +257,77 @@ def best_plain_kernel(
     slope = float(np.sum(to_numpy(goal) ** 2)) / abs(values[best] or 1.0)
     error = error_of_value(bank, units[best], slope)
     return units[best], certificate.widened(error)
+
+
+class PlainSubspaceMargin(SubspaceProblem):
+    """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
+
+    The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
+    dimensions) eliminated, for a sum ``G = sum_i w_i G_i`` of kernels, a case the paper
+    leaves open. K is convex in w, so v is neither convex nor concave in general. With
+    ``B = alpha (G + alpha I)^-1 A``::
+
+        dv/dw_i = -( tr(A'G_iA) - tr(B'G_iB) ) / 2
+        v(w)   >= max_A  sum(a) - sum_i w_i tr(A' K_i A) / 2,    sum(w) <= s
+        K_i     = G_i (G_i + (alpha / s) I)^-1 G_i
+
+    The second line holds because ``K(w) <= sum_i w_i K_i`` in the Loewner order: with
+    ``sum(w) = t``, K is at most the weighted mean of ``K(t G_i)``, and ``K(t G_i) / t``
+    increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
+    for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
+    minimum bounds v from below, and where that is attained at a single kernel, no sum
+    of kernels is better than this one. Row weights enter as in
+    :class:`~kernelweave.criteria.margin.SubspaceMargin`, and the parameters are the
+    same. A local search needs less than a criterion, whose certificate must bound v.
+    """
+
+    def machines(self, weights: np.ndarray) -> SubspaceSVM:
+        """The single-kernel problem at these weights (p,)."""
+        gram = self.bank.combine(weights)
+        kernel = RegularizedKernel(gram, self.alpha, self.design)
+        return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
+
+    def evaluate(self, weights: np.ndarray) -> Evaluation:
+        """Value, gradient and A (n, m) from one factorisation and m SVMs."""
+        problem = self.machines(weights)
+        duals = problem.closed_form_duals()
+        value = problem.lower_bound(duals, None)
+        a = from_numpy(self.design.unscale(duals), self.bank.like)
+        b = self.alpha * problem.kernel.solve(a)
+        scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
+        return Evaluation(value, -0.5 * scores, None, duals)
+
+    def minorant(self, total: float = 1.0) -> Margin:
+        """The convex lower bound on v, with values twice those of the class docstring.
+
+        Parameters
+        ----------
+        total : float
+            s, the largest sum of weights allowed.
+        """
+        p, n = self.bank.n_kernels, self.bank.n_samples
+        itemsize = np.dtype(np.float64).itemsize
+        require_memory(
+            p * n * n * itemsize,
+            "a second set of kernels, for the lower bound of uncorrelated=False,",
+            "use uncorrelated=True, which needs none, or fewer kernels",
+            self.bank.like,
+        )
+        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
+        bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
+        return Margin(bank, self.signs, "l1", self.C, self.design.weights)
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are identifiable."""
+        return weight_remarks(self.bank, weights, False)
+
+    def _alone(self, gram: Array, total: float) -> Array:
+        """``D^-1 G (G + (alpha / s) I)^-1 G D^-1`` of one kernel (n, n)."""
+        scaled = total * gram
+        kernel = RegularizedKernel(scaled, self.alpha, self.design)
+        matrix = self.design.unscale(scaled @ kernel.solve(gram))
+        matrix = self.design.unscale(matrix.T)
+        return (matrix + matrix.T) / 2
 
 
 def solve_plain(
@@ -310,7 +385,7 @@ def solve_plain(
                 "fun": lambda w: np.sum(np.maximum(w, 0.0) ** norm) - 1.0,
                 "jac": lambda w: norm * np.maximum(w, 0.0) ** (norm - 1.0),
             },
-            options={"maxiter": max_iter or MAX_ITER, "ftol": 1e-10},
+            options={"maxiter": max_iter or MAX_ITER, "ftol": FLAT_IN_WEIGHTS},
         )
     except _EnoughError:
         pass
@@ -318,7 +393,7 @@ def solve_plain(
     assert best is not None and state is not None
     fall = float(state.gradient @ best) + weights.support(-state.gradient)
     stationarity = fall / state.value
-    converged = stationarity <= STATIONARY
+    converged = stationarity <= LOCAL_MINIMUM
     found = "a local minimum" if converged else "stopped early"
     return LocalSolution(
         weights=best,
@@ -366,32 +441,23 @@ class _Search:
         return state.value / self.lower, slope / self.lower
 
 
-@dataclass(frozen=True)
-class AlignmentResult:
+@dataclass(frozen=True, kw_only=True)
+class AlignmentResult(Outcome):
     """A stationary point of the alignment, found from the HSIC subspace.
 
     Attributes
     ----------
     subspace : Subspace
-        The directions.
-    value : float
-        The alignment reached, between 0 and 1.
+        The directions; their alignment, between 0 and 1, is the ``value``.
     start : float
         The alignment of the HSIC subspace.
     stationarity : float
         Norm of the gradient times that of the variables, relative to the value.
-    converged : bool
-        Whether the stationarity reached the tolerance.
-    n_iter : int
-        Iterations taken.
     """
 
     subspace: Subspace
-    value: float
     start: float
     stationarity: float
-    converged: bool
-    n_iter: int
 
 
 class _Alignment:
@@ -488,8 +554,16 @@ def align_subspace(
             break
     coef = solve_triangular(kernel.factor, u, transpose=True)
     subspace = normalized(kernel, coef, target)
+    converged = bool(size <= tol)
     return AlignmentResult(
-        subspace, float(value), float(first), float(size), bool(size <= tol), n_iter
+        subspace=subspace,
+        value=float(value),
+        start=float(first),
+        stationarity=float(size),
+        converged=converged,
+        status=f"{'stationary' if converged else 'stopped early'} to {size:.1e}",
+        n_iter=n_iter,
+        trace=tuple(trace.rows),
     )
 
 
@@ -511,5 +585,10 @@ def _ascend(
         jac=True,
         method="L-BFGS-B",
         callback=trace.follow(-1.0),
-        options={"maxiter": max_iter, "gtol": slope_tol, "ftol": 1e-15, "maxcor": 20},
+        options={
+            "maxiter": max_iter,
+            "gtol": slope_tol,
+            "ftol": FLAT_IN_SUBSPACES,
+            "maxcor": 20,
+        },
     )
