@@ -282,11 +282,11 @@ REFUSALS = {
 }
 WORDS = {
     "transformer": "QuantileTransformer is not linear.*permutation_importance",
-    "kernel": "no gradient is known of the kernel 'own_kernel'",
-    "random features": "no gradient is known of the random",
+    "kernel": "no gradient is known for the kernel 'own_kernel'",
+    "random features": "no gradient is known for the random",
     "variances": "ProbabilisticKDA is not a fixed sum",
     "mixture": "MixtureKDA is not a fixed sum",
-    "no decision": "KernelAlignment learns kernel weights but predicts nothing",
+    "no decision": "KernelAlignment learns kernel weights but does not predict",
 }
 
 
@@ -300,7 +300,7 @@ def test_refusals(case):
 
 def test_more_refusals():
     K = RBF()(X[TRAIN])
-    with pytest.raises(TypeError, match="precomputed kernels, whose columns"):
+    with pytest.raises(TypeError, match="precomputed kernels; fit it to the columns"):
         feature_importance(
             KernelFDA("precomputed", cv=None).fit(K, Y[TRAIN]), "kernel_0"
         )

@@ -454,8 +454,8 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
         if read.isna().any():
             text = values[read.isna()].tolist()[0]
             raise ValueError(
-                f"the label column {name!r} holds {text!r}, but a regression needs "
-                "numbers; correct the cell, or use --task classification"
+                f"the label column {name!r} holds {text!r}, which is not a number; "
+                "a regression needs numbers"
             )
         values, numeric = read, True
     numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)

@@ -46,8 +46,8 @@ def score_classes(
     unknown = [true for true in truth if true not in learned]
     if unknown:
         words += (
-            f"\n  This counts as wrong {counted(len(unknown), 'row')} of classes that "
-            f"the model does not know, such as {str(unknown[0])!r}."
+            f"\n  Counted as wrong: {counted(len(unknown), 'row')} of classes unknown "
+            f"to the model, such as {str(unknown[0])!r}."
         )
     score = {"accuracy": share, "standard_error": error, "scored_rows": len(right)}
     return score, words

@@ -1,4 +1,4 @@
-"""Which view can I stop measuring? Held-out losses without each view or with it alone."""
+"""Which view can I stop measuring? Held-out losses without each view, or it alone."""
 
 from __future__ import annotations
 

@@ -363,9 +363,8 @@ class ContributionsDisplay(Drawn):
         found = contributions(estimator, X)
         labels = row_labels(X)
         if row is not None and not -len(labels) <= row < len(labels):
-            raise ValueError(
-                f"X has {counted(len(labels), 'row')}; row={row!r} is none"
-            )
+            rows = counted(len(labels), "row")
+            raise ValueError(f"X has {rows}, numbered from 0; there is no row {row!r}")
         classes = getattr(last_step(estimator), "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:

@@ -98,8 +98,8 @@ class ProjectionDisplay(Drawn):
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(
-                f"y contains the label {unknown.tolist()[0]!r}, which is unknown to the "
-                f"model; its classes are {model.classes_.tolist()!r:.200}"
+                f"y contains the label {unknown.tolist()[0]!r}, which the model does "
+                f"not know; its classes are {model.classes_.tolist()!r:.200}"
             )
         coordinates = to_numpy(estimator.transform(X))
         if len(labels) != len(coordinates):

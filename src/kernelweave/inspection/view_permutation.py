@@ -95,7 +95,7 @@ def view_permutation_importance(
     The deviation is not a standard error, but a yardstick of about the right size: with
     models of 60 rows judged by the log loss of 40 held-out rows, the mean was within
     two deviations of what shuffling costs on very many rows in 90 to 97 % of 60 draws
-    for each of three views, and more than two above zero for useless views in 0 to 5 %.
+    for each of three views, and exceeded two deviations for useless views in 0 to 5 %.
     The deviation divided by the square root of R only says how well more shuffles of
     the same rows would agree.
 
