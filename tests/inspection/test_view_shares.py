@@ -223,7 +223,7 @@ def test_refusals(rng):
         weight_intervals(model, X, rng.permutation(y))
     alone = np.where(np.arange(60) == 7, 3, y)
     model.fit(X, alone)
-    with pytest.raises(ValueError, match="class number 3 .* sorted order. has 1"):
+    with pytest.raises(ValueError, match=r"class number 3 .* sorted order. has 1"):
         weight_intervals(model, X, alone)
 
 

@@ -159,7 +159,7 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     tasks = ["classification", "regression"]
     task = "what to predict: a class or a number (default: inferred from the label)"
     option("--task", None, task, choices=tasks)
-    groups = "column, such as the patient, whose equal values are held out together"
+    groups = "column, such as the patient; rows with equal values are held out together"
     option("--groups", "COLUMN", groups)
     grouping = learn.add_mutually_exclusive_group()
     views = (
