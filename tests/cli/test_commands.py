@@ -563,7 +563,7 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     lacking = refused(capsys, "report", fitted / "model.kw", *three(fitted, "rna"))
     assert "subtype" in lacking
     other = refused(capsys, "report", fitted / "model.kw", *three(fitted), "--norm", 2)
-    assert "--norm is for a model to be fitted" in other
+    assert "--norm is for a model that is yet to be" in other
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_small_classes(rng, drawn, capsys):
     assert main(["fit", "small.csv", "--label", "y", *SIMPLE]) == 0
     out = capsys.readouterr().out
     assert "Accuracy out of fold (3 folds)" in out
-    assert "3 folds instead of 5: the class 'few' has 3 rows." in out
+    assert "3 folds instead of 5: the class 'few' has only 3 rows." in out
     assert "Classes with a single row cannot be predicted out of fold" in out
     rows = read_predictions()
     assert set(column(rows[:-1], "fold")) == {"1", "2", "3"}

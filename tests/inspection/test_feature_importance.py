@@ -322,7 +322,7 @@ def test_more_refusals():
     with pytest.raises(TypeError, match="also enter the kernels of other views"):
         feature_importance(model.fit(gaps, Y[TRAIN]), "first")
     model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
-    with pytest.raises(TypeError, match="predicts nothing"):
+    with pytest.raises(TypeError, match="does not predict"):
         feature_importance(model, "first")
     stream = MODELS["nystroem"].set_params(views=views("rbf")).fit(X, Y)
     with pytest.raises(ValueError, match="pass the rows over which to average"):

@@ -49,7 +49,7 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         if len(seen) != notes.get("rows") or not seen.any():
             raise ValueError(
                 f"{', '.join(options.data)}: these are not the rows that {name} was "
-                f"fitted to, which were {counted(notes.get('rows'), 'row')} of "
+                f"fitted to, which were {counted(notes.get('rows', 0), 'row')} of "
                 f"{some(notes.get('files', ()))}; name those files"
             )
     with progress(options) as say:

@@ -197,7 +197,7 @@ def _predicted(
 ) -> HeldOut:
     """Predictions out of fold by one of the methods, whose progress is reported."""
     settings["report"] = lambda i, k: say(f"{name}: fold {i} of {k}")
-    given = taken_by(method, of_rows)
+    given: dict[str, Any] = taken_by(method, of_rows)
     return out_of_fold(method, X, targets, fold, **settings, **given)
 
 

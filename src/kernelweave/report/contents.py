@@ -147,7 +147,10 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
         ("chosen by the fit", "; ".join(chosen) or "nothing"),
         ("shape of the data", f"{shape}; target: {what}"),
         ("views", some(list(shares_of(model)), 20)),
-        ("folds", f"{int(fold.max())}; {counted(np.sum(fold > 0), 'row')} predicted"),
+        (
+            "folds",
+            f"{int(fold.max())}; {counted(int(np.sum(fold > 0)), 'row')} predicted",
+        ),
         ("seeds", seeds),
         ("versions", ", ".join(f"{k} {v}" for k, v in library_versions().items())),
         ("time for this page", f"{time.perf_counter() - started:.1f} s"),
