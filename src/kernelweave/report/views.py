@@ -130,8 +130,8 @@ def _cautions(case: Case, rows: list[dict[str, Any]], grouped: bool) -> list[str
     clear = [row for row in tested if row["p"] <= LEVEL]
     if tested and n_decoys < 1 / LEVEL - 1:
         found.append(
-            f"The p-values come from {n_decoys} shuffled copies of each view, too few "
-            f"for any to be as small as {LEVEL:g}; use n_decoys=19 or more."
+            f"With n_decoys={n_decoys}, no p-value can be as small as {LEVEL:g}; use "
+            "n_decoys=19 or more."
         )
     elif tested and not clear:
         found.append(
