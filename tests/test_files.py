@@ -133,7 +133,7 @@ def test_folders_without_permission_are_refused_first(tmp_path, monkeypatch):
     name = str(tmp_path / "model.kw")
     folder.check_place(name)
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # for root
-    with pytest.raises(ValueError, match="no file may be written to the folder of"):
+    with pytest.raises(ValueError, match="its folder is not writable"):
         folder.check_place(name)
 
 

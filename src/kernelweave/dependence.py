@@ -1,4 +1,4 @@
-"""The Hilbert-Schmidt independence criterion of kernels or features, and a test."""
+"""The Hilbert-Schmidt independence criterion of kernels or features, with a test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class DependenceTest:
     statistic : float
         HSIC of the samples as paired.
     p_value : float
-        Share of all pairings, including this one, with a statistic at least as large.
+        Share of the pairings drawn, including the given one, with a statistic at least
+        as large.
     null : ndarray of shape (n_permutations,)
         HSIC under random pairings.
     """
@@ -194,8 +195,8 @@ def _statistics(
     n, unbiased = int(K.shape[0]), estimator == "unbiased"
     if not K.shape == L.shape == (n, n):
         raise ValueError(
-            "K and L must be square kernels (n, n) over the same pairs; K has the "
-            f"shape {tuple(K.shape)}, L {tuple(L.shape)}"
+            "K and L must be square kernels (n, n) over the same pairs; K has shape "
+            f"{tuple(K.shape)}, L has shape {tuple(L.shape)}"
         )
     _check_pairs(n, estimator)
     centre = _u_centred if unbiased else centred
@@ -261,7 +262,7 @@ def _of_features(K: Any, L: Any, estimator: str) -> float:
         sums = new if sums is None else [a + b for a, b in zip(sums, new, strict=True)]
         n += int(z.shape[0])
     if sums is None:
-        raise ValueError("the iterator has no portions: there is nothing to compare")
+        raise ValueError("the iterator is empty; pass at least one pair of arrays")
     _check_pairs(n, estimator)
     return _from_sums(n, sums, estimator)
 
@@ -294,7 +295,7 @@ def _checked_portion(
 ) -> tuple[Array, Array]:
     """Finite features z (m, D_z) and y (m, D_y) in double precision.
 
-    From the second portion on, ``shifts`` (D_z,) and (D_y,) tell their widths.
+    After the first portion, ``shifts`` (D_z,) and (D_y,) give the widths to expect.
     """
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise TypeError(

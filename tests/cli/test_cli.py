@@ -186,13 +186,13 @@ def refusal(capsys, arguments):
         (["data.csv", "--label", "Diagnosis"], "did you mean 'diagnosis'?"),
         (["data.csv", "--label", "zzz"], "the columns are 'patient', 'view0_0'"),
         (["data.csv"], "name the column to predict with --label"),
-        (["data.csv", "--id", "patient", "--label", "patient"], "names the ids"),
+        (["data.csv", "--id", "patient", "--label", "patient"], "holds the ids"),
         (["data.csv", *FIT, "--views", "no.toml"], "there is no file 'no.toml'"),
         (["data.csv", *FIT, "--save", "no/m.kw"], "there is no folder 'no'"),
-        (["a=data.csv", "b=data.csv", *FIT], "name their column with --id"),
+        (["a=data.csv", "b=data.csv", *FIT], "name its column with --id"),
         (["data.csv", *FIT, "--drop", "age"], "the column to drop 'age' is not in"),
         (["data.csv", *FIT, "--view", "a"], "--view must be NAME=COLUMNS; got 'a'"),
-        (["data.csv", *FIT, "--view", "a=age"], "view 'a': no column is called,"),
+        (["data.csv", *FIT, "--view", "a=age"], "view 'a': no column is called 'age',"),
         (["data.csv", *FIT, "--view", "a=view0", "--view", "a=view1"], "given twice"),
         (["data.csv", *FIT, "--kernel", "rbff"], "Did you mean 'rbf'?"),
         (["data.csv", *FIT, "--norm", "0.5"], "'norm' parameter of MultipleKernelFDA"),
@@ -209,7 +209,7 @@ def test_refusals(data, capsys, arguments, message):
         (b"", "has no rows"),
         (b"a,y\n", "has no rows"),
         (b"a,a,y\n1,2,3\n", "several columns called 'a'"),
-        (b"a,y\n1,0\n2\n", "line 3 has 1 cells, but the header has 2"),
+        (b"a,y\n1,0\n2\n", "line 3 has 1 cell, but the header has 2"),
         (b"a,y\n1,\n2,\n", "the label column 'y' is empty"),
         (b"a;y\n1,5;0\n2.5;1\n", "line 2 holds '1,5' and line 3 holds '2.5'"),
         (b"\x00\x01,y\n", "line 1 holds a zero byte"),
@@ -217,7 +217,7 @@ def test_refusals(data, capsys, arguments, message):
         (b"y\n1\n2\n", "no columns besides the label 'y'"),
         (b"a,y\n1,0\n2\x00,1\n", "line 3 holds a zero byte"),
         (b"a y\n1 0\n2 1\n", "its only column is 'a y': separate cells by commas"),
-        (b'a,y\n1,0\n2,"1\n3,0\n', "line 3 is not a row of a table: it opens a quot"),
+        (b'a,y\n1,0\n2,"1\n3,0\n', "line 3 is not a row of a table: its quotation"),
         (b"a,y\n\x81,0\n", "line 2 holds the byte 0x81, which is neither"),
     ],
 )
@@ -229,7 +229,7 @@ def test_refuses_files(tmp_path, capsys, content, message):
 @pytest.mark.parametrize(
     ("label", "expected"),
     [
-        ("plain", ["the column 'copy' tells the label 'plain' of every row"]),
+        ("plain", ["the column 'copy' determines the label 'plain' in every row"]),
         ("cased", ["the classes 'JA', 'ja' of 'cased' differ only in case"]),
         ("number", []),
     ],
@@ -284,7 +284,9 @@ def test_folders_of_others_are_left_alone(data, tmp_path, capsys, no_pictures):
     line = refusal(capsys, ["fit", data, *FIT, "--out", "thesis"])
     assert "'thesis' holds files that kernelweave did not write" in line
     assert (tmp_path / "thesis" / "weights.csv").read_text() == "mine"
-    assert "is a file; name a folder" in refusal(capsys, ["demo", "--out", "data.csv"])
+    assert "is a file; choose a folder" in refusal(
+        capsys, ["demo", "--out", "data.csv"]
+    )
     (tmp_path / "new").mkdir()
     assert main(["fit", data, *FIT, "--out", "new"]) == 0
 

@@ -142,7 +142,7 @@ def test_labels_are_never_features(fitted, frames, tmp_path, capsys):
     message = refused(
         capsys, "fit", "rna=rna.csv", "labels=labels.csv", *given, "--label", "subtype"
     )
-    assert "say which is meant: rna.subtype" in message
+    assert "say which one you mean, as in rna.subtype" in message
     label = ["--label", "labels.subtype", "--save", "model.kw"]
     assert main(["fit", "rna=rna.csv", "labels=labels.csv", *given, *label]) == 0
     assert "left out of rna: 'subtype', a copy of the label" in capsys.readouterr().out
@@ -170,7 +170,7 @@ DROP = ["--drop", "id", "--drop", "x", "--drop", "x"]
     [
         (["gaps.csv", "--label", "y"], "no id in 1 row(s), counted from 0: 1"),
         (["a.csv", "--label", "z", *DROP], "the label column 'z' is not in a.csv"),
-        (["a.csv", "b.csv", "--label", "a.id"], "--label a.id names the ids"),
+        (["a.csv", "b.csv", "--label", "a.id"], "--label a.id holds the ids"),
         (["a.csv", "--label", "y", "--groups", "y"], "--groups y is the label"),
         (
             ["a.csv", "b.csv", "--label", "y", "--groups", "site"],
@@ -203,7 +203,7 @@ def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
     assert told(capsys, *command)["task"] == "regression"
     (tmp_path / "same.csv").write_text("y,x\n1.5,1\n1.5,2\n1.5,3\n")
     message = refused(capsys, "fit", "same.csv", "--label", "y")
-    assert "'y' holds 1.5 in each of 3 rows" in message
+    assert "'y' holds 1.5 in every row" in message
 
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean"])
@@ -255,7 +255,7 @@ def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
     command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
     message = refused(capsys, *command, "--save", "model.kw")
     reason = "cannot write 'model.kw': No space left on device; nothing was written; "
-    assert message == f"kernelweave: error: {reason}name another file\n"
+    assert message == f"kernelweave: error: {reason}choose another file\n"
     assert not os.listdir()
 
 
@@ -304,7 +304,10 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
     command = ["fit", "rna=rna.csv", "clinical=clinical.csv", "--views", "views.toml"]
     more = ["--folds", "2", "--save", "model.kw", "--alpha", "2"]
     assert main([*command, *more]) == 0
-    assert "Groups: 6 of 'site', held out together" in capsys.readouterr().out
+    assert (
+        "Groups: 6 values of 'site', each held out as a whole"
+        in capsys.readouterr().out
+    )
     model = kernelweave.load("model.kw")
     assert (model.norm, model.alpha, model.missing) == (2, 2, "available")
     assert model.class_weight == {"=ill": 2.0, "well": 1.0} and model.tol == 1e-4
@@ -331,7 +334,10 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
         ("[views.rna]\nkernel = {name = 'rbf', x = 1}", "[views.rna]: kernel 'rbf'"),
         ("[views.new]\ndrop = ['a']", "no table called 'new'"),
         ("[views.rna]\ncolumns = ['rna.z']", "[views.rna]: view 'rna': no column"),
-        ("[model]\nclass_weight = {sick = 2}", "'sick' is not a class; they are"),
+        (
+            "[model]\nclass_weight = {sick = 2}",
+            "'sick' is not a class; the classes are",
+        ),
     ],
 )
 def test_mistakes_in_a_file_of_settings(fitted, tmp_path, capsys, text, message):
@@ -385,14 +391,14 @@ def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
     mixed.to_csv("clinical.csv", index=False)
     assert main(["predict", model, *three(tmp_path, "clinical"), "--out", "p.csv"]) == 0
     out = capsys.readouterr().out
-    assert "4 of these rows were used for training; scores on them are not hon" in out
+    assert "4 of these rows were used for training, where scores are too opt" in out
     assert f"Accuracy on {N} rows" in out
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda frame: frame.drop(columns="b"), "lacks 1 column(s) that the model"),
+        (lambda frame: frame.drop(columns="b"), "lacks 1 column that the model"),
         (lambda frame: frame.rename(columns={"patient": "id"}), "no column 'patient'"),
         (lambda frame: frame.assign(b="x"), "'rna.b' holds 'x', which is not a number"),
     ],
@@ -408,7 +414,7 @@ def test_tables_that_a_model_cannot_read(
 def test_one_table_of_several_needs_its_name(fitted, capsys):
     """All files of a fit are named after themselves, but a single file is not."""
     found = refused(capsys, "predict", fitted / "model.kw", fitted / "rna.csv")
-    assert "name it NAME=FILE as in the fit" in found
+    assert "pass NAME=FILE as it did" in found
 
 
 @pytest.mark.parametrize(
@@ -550,14 +556,14 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     assert main(["report", *map(str, command)]) == 0
     out = capsys.readouterr().out
     assert "clinical (3 columns)" in out  # dose was dropped
-    assert "classification of 'subtype', as the model has learned it" in out
+    assert "classification of 'subtype', as in the fit of the model" in out
     ((model, X, y, title),) = got
     assert list(X.columns) == list(model.feature_names_in_) and len(X) == len(y) == N
     assert title == "What predicts subtype"
     lacking = refused(capsys, "report", fitted / "model.kw", *three(fitted, "rna"))
     assert "subtype" in lacking
     other = refused(capsys, "report", fitted / "model.kw", *three(fitted), "--norm", 2)
-    assert "--norm is for a model to be fitted" in other
+    assert "--norm is for a model that is yet to be" in other
 
 
 @pytest.mark.parametrize(
@@ -584,7 +590,9 @@ def test_a_report_needs_the_rows_of_the_fit(change, capsys):
     assert main(["fit", "rows.csv", "--label", "subtype", *fit]) == 0
     change(frame).to_csv("others.csv", index=False)
     message = refused(capsys, "report", "model.kw", "others.csv")
-    assert f"not the rows that model.kw was fitted to, which were {N} of" in message
+    assert (
+        f"not the rows that model.kw was fitted to, which were {N} rows of" in message
+    )
 
 
 # Files --------------------------------------------------------------------------------
@@ -630,7 +638,7 @@ def test_one_table_in_every_format(name, library):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a,b\n1,2\n3\n", "data.csv, line 3 has 1 cells, but the header has 2"),
+        (b"a,b\n1,2\n3\n", "data.csv, line 3 has 1 cell, but the header has 2"),
         (b"a;b\n1,5;2\n2.5;1\n", "line 2 holds '1,5' and line 3 holds '2.5'"),
         (b'a,b\n1,"2\n', "line 2 is not a row of a table"),
         (b"a,b\n1,2\n\x81\xff,1\n", "line 3 holds the byte 0x81"),
@@ -740,4 +748,6 @@ def test_classes_of_texts_beside_gaps():
     classes = np.array(["1", "2", "a"])
     score, words = score_classes(classes, pandas.Series([1.0, np.nan, 3.0]), classes)
     assert score["accuracy"] == 0.5 and score["scored_rows"] == 2
-    assert "1 of them belong to classes unknown to the model, such as '3'" in words
+    assert (
+        "Counted as wrong: 1 row of classes unknown to the model, such as '3'" in words
+    )

@@ -357,7 +357,7 @@ def test_the_folder_one_is_in(tmp_path, monkeypatch, no_pictures):
 
 def test_below_a_file(capsys):
     assert main([*FIT, "--out", "data.csv/results"]) == 2
-    assert "'data.csv' is a file; name a folder" in capsys.readouterr().err
+    assert "'data.csv' is a file; choose a folder" in capsys.readouterr().err
 
 
 def write_all(draft, text, names=folder.OURS):

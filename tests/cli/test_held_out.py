@@ -191,7 +191,7 @@ def test_small_classes(rng, drawn, capsys):
     assert main(["fit", "small.csv", "--label", "y", *SIMPLE]) == 0
     out = capsys.readouterr().out
     assert "Accuracy out of fold (3 folds)" in out
-    assert "3 folds instead of 5: the class 'few' has 3 rows." in out
+    assert "3 folds instead of 5: the class 'few' has only 3 rows." in out
     assert "Classes with a single row cannot be predicted out of fold" in out
     rows = read_predictions()
     assert set(column(rows[:-1], "fold")) == {"1", "2", "3"}
@@ -231,9 +231,13 @@ def test_accuracy_is_never_certain(m):
         (lambda c: c if c < 2 else "", ["Accuracy on 43 rows with a class: "]),
         (
             lambda c: c if c < 2 else "new",
-            ["Accuracy on 59 rows", "16 of them belong to classes", "such as 'new'"],
+            [
+                "Accuracy on 59 rows",
+                "Counted as wrong: 16 rows of classes",
+                "such as 'new'",
+            ],
         ),
-        (lambda c: "", ["There is no label column 'y'"]),
+        (lambda c: "", ["No score: there is no label column 'y'"]),
     ],
 )
 def test_score_of_new_rows(drawn, capsys, given, messages):
@@ -293,11 +297,11 @@ def test_columns_with_the_name_of_another(rng, drawn, name):
 
 PROGRESSION = load_diabetes().target
 NO_CLASSES = {
-    "whole numbers": (PROGRESSION.astype(int), "214 different whole numbers in 442"),
-    "21 codes": (np.arange(210) % 21, "21 different whole numbers in 210 rows"),
-    "few rows": (np.array([3, 1, 4, 15, 9, 3]), "5 different whole numbers in 6 rows"),
-    "names": ([f"p{i}" for i in range(12)], "12 different texts in 12 rows"),
-    "many names": ([f"p{i % 40}" for i in range(60)], "40 different texts in 60 rows"),
+    "whole numbers": (PROGRESSION.astype(int), "214 distinct whole numbers in 442"),
+    "21 codes": (np.arange(210) % 21, "21 distinct whole numbers in 210 rows"),
+    "few rows": (np.array([3, 1, 4, 15, 9, 3]), "5 distinct whole numbers in 6 rows"),
+    "names": ([f"p{i}" for i in range(12)], "12 distinct texts in 12 rows"),
+    "many names": ([f"p{i % 40}" for i in range(60)], "40 distinct texts in 60 rows"),
 }
 
 

@@ -39,7 +39,7 @@ def test_prints_and_writes(fake, capsys):
         "not reproduced",
         "The paper: shifted is larger",
         "moon is left out: the data set 'moon' was not found; fly there",
-        "warning of warns in 8 split(s): in float64 the gap is #",
+        "warning from warns in 8 splits: in float64 the gap is #",
         "Of 3 printed numbers, 1 reproduced, 1 not reproduced (better), 1 not",
     ):
         assert text in out
@@ -76,7 +76,7 @@ def test_second_run_uses_the_first(fake, capsys):
     assert main(["reproduce", "fake", "--figure", "3", "--splits", "2"]) == 0
     out, err = capsys.readouterr()
     assert out == first
-    assert "figure3: 2 of 2 splits were there already" in err
+    assert "figure3: 2 of 2 splits already finished" in err
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_lines_of_progress(capsys):
         for done in range(3, 21):
             advance(done, 20)
     assert capsys.readouterr().err.splitlines() == [
-        "table1: 3 of 20 splits were there already",
+        "table1: 3 of 20 splits already finished",
         "table1: 20 of 20 splits",
     ]
 
@@ -234,4 +234,4 @@ def test_rich_bar_on_a_terminal(monkeypatch):
     monkeypatch.setattr("sys.stderr", Terminal())
     with progress.progress_bar("table1") as advance:
         advance(2, 2)
-    assert sys.stderr.getvalue() == "table1: 2 of 2 splits were there already\n"
+    assert sys.stderr.getvalue() == "table1: 2 of 2 splits already finished\n"

@@ -200,7 +200,7 @@ def test_bad_features(rng):
         ((Z[:, 0], Y), "K must have two axes"),
         ((portions(hole, Y, 20),), "NaN or infinite values in portion 1"),
         ((iter([(Z, Y), (Z[:, :2], Y)]),), "portion 1 must have"),
-        ((iter([]),), "no portions"),
+        ((iter([]),), "iterator is empty"),
         ((Z, Y, "other"), "estimator must be"),
         ((Z[:3], Y[:3], "unbiased"), "at least 4 pairs"),
     ):

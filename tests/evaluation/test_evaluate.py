@@ -224,7 +224,7 @@ def test_small_classes_are_told():
     y = np.array(["a"] * 6 + ["b"] * 3 + ["c"])
     fold, remarks = assign_folds(y, 5)
     assert fold[-1] == 0 and fold.max() == 3
-    assert "'b' has 3" in remarks[0] and "'c'" in remarks[1]
+    assert "'b' has only 3" in remarks[0] and "'c'" in remarks[1]
 
 
 def test_a_row_without_a_prediction_is_not_right(rows):
@@ -269,7 +269,7 @@ def test_a_constant_output_is_no_part_of_the_score(rows):
         assert model.fit(X, constant).cv_score_ == 0.0
     alone = evaluate(model, X, y, cv=2)
     result = evaluate(model, X, np.column_stack([constants, y]), cv=2)
-    assert result.remarks == ["Constant output(s) 0, 1 are no part of the score."]
+    assert result.remarks == ["Constant outputs are excluded from the score: 0, 1."]
     for row, expected in zip(result.table, alone.table, strict=True):
         assert row["score"] == pytest.approx(expected["score"], abs=1e-6)
         assert row["score_se"] == pytest.approx(expected["score_se"], abs=1e-6)

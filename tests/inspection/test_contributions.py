@@ -221,5 +221,5 @@ def test_portions_of_sparse_rows():
 
 def test_refusals():
     for model in (KernelAlignment(VIEWS), SubspaceKernel(VIEWS, alpha=0.1)):
-        with pytest.raises(TypeError, match="predicts nothing"):
+        with pytest.raises(TypeError, match="does not predict"):
             contributions(model.fit(X, y), X)

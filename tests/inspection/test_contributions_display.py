@@ -109,7 +109,7 @@ def test_regression(wine):
 
 def test_refusals(cancer, cancer_model):
     X, _, _ = cancer
-    with pytest.raises(ValueError, match="row 190 is not one of the 190 rows"):
+    with pytest.raises(ValueError, match=r"X has 190 rows, .*no row 190"):
         ContributionsDisplay.from_estimator(cancer_model, X, row=len(X))
     with pytest.raises(ValueError, match="only one output; got output='benign'"):
         ContributionsDisplay.from_estimator(cancer_model, X, output="benign")

@@ -282,11 +282,11 @@ REFUSALS = {
 }
 WORDS = {
     "transformer": "QuantileTransformer is not linear.*permutation_importance",
-    "kernel": "no gradient is known of the kernel 'own_kernel'",
-    "random features": "no gradient is known of the random",
+    "kernel": "no gradient is known for the kernel 'own_kernel'",
+    "random features": "no gradient is known for the random",
     "variances": "ProbabilisticKDA is not a fixed sum",
     "mixture": "MixtureKDA is not a fixed sum",
-    "no decision": "KernelAlignment learns kernel weights but predicts nothing",
+    "no decision": "KernelAlignment learns kernel weights but does not predict",
 }
 
 
@@ -300,7 +300,7 @@ def test_refusals(case):
 
 def test_more_refusals():
     K = RBF()(X[TRAIN])
-    with pytest.raises(TypeError, match="precomputed kernels, whose columns"):
+    with pytest.raises(TypeError, match="precomputed kernels; fit it to the columns"):
         feature_importance(
             KernelFDA("precomputed", cv=None).fit(K, Y[TRAIN]), "kernel_0"
         )
@@ -322,7 +322,7 @@ def test_more_refusals():
     with pytest.raises(TypeError, match="also enter the kernels of other views"):
         feature_importance(model.fit(gaps, Y[TRAIN]), "first")
     model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
-    with pytest.raises(TypeError, match="predicts nothing"):
+    with pytest.raises(TypeError, match="does not predict"):
         feature_importance(model, "first")
     stream = MODELS["nystroem"].set_params(views=views("rbf")).fit(X, Y)
     with pytest.raises(ValueError, match="pass the rows over which to average"):

@@ -112,7 +112,7 @@ def test_draws_in_given_axes(wine, wine_model):
 
 def test_refusals(wine, wine_model):
     X, y = wine
-    with pytest.raises(ValueError, match="label 'class_9', on which the model was not"):
+    with pytest.raises(ValueError, match="label 'class_9', which the model does not"):
         ProjectionDisplay.from_estimator(wine_model, X[:2], ["class_0", "class_9"])
     with pytest.raises(ValueError, match="X has 178 rows, but y has 100 labels"):
         ProjectionDisplay.from_estimator(wine_model, X, y[:100])

@@ -194,7 +194,7 @@ def test_intervals_keep_groups_together(rng):
 def test_groups_that_cannot_be_halved(rng):
     X, y = make_data(rng, n=30)
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.5, cv=None).fit(X, y)
-    with pytest.raises(ValueError, match="needs at least 2 groups; the class number"):
+    with pytest.raises(ValueError, match="needs at least 2 groups; class number"):
         weight_intervals(model, X, y, groups=y)
     with pytest.raises(ValueError, match=r"groups has the shape \(3,\)"):
         weight_intervals(model, X, y, groups=[1, 2, 3])
@@ -255,7 +255,7 @@ def test_refusals(rng):
         weight_intervals(model, X, rng.permutation(y))
     alone = np.where(np.arange(60) == 7, 3, y)
     model.fit(X, alone)
-    with pytest.raises(ValueError, match="class number 3 in sorted order has 1"):
+    with pytest.raises(ValueError, match=r"class number 3 .* sorted order. has 1"):
         weight_intervals(model, X, alone)
 
 
@@ -285,8 +285,8 @@ def test_refusals(rng):
             ValueError,
             "explicit features",
         ),
-        (KernelAlignment(method="independent"), ValueError, "each kernel by itself"),
-        (MultipleKernelSVC(signed=True), ValueError, "both signs are no shares"),
+        (KernelAlignment(method="independent"), ValueError, "each kernel separately"),
+        (MultipleKernelSVC(signed=True), ValueError, "both signs cannot be read"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -37,9 +37,9 @@ SAYS = {
         "Predicted and",
         "this model predicts numbers",
     ],
-    "several targets": ["the first of 2 targets"],
+    "several targets": ["The first of 2 targets"],
     "no probabilities": ["without probabilities", "has no projection"],
-    "precomputed": ["have no columns"],
+    "precomputed": ["without columns"],
     "missing views": ["lacks it", "No p-values: view_pvalues", "if the column is"],
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
@@ -100,7 +100,7 @@ def test_p_values_of_few_copies_are_no_verdict(tmp_path):
     for n_decoys in (18, 19):
         write_report(model, X, y, path, **pages.FAST | {"n_decoys": n_decoys})
         text = path.read_text(encoding="utf-8")
-        assert ("19 or more (n_decoys) can tell" in text) == (n_decoys < 19)
+        assert ("use n_decoys=19 or more" in text) == (n_decoys < 19)
         assert "Do not interpret the weights" not in text
 
 
@@ -125,7 +125,7 @@ def test_groups_and_a_model_that_takes_none():
     assert not decisions.rows(case)["why"]
     notes = " ".join(views_module.without_each(case)["notes"])
     assert "12.7 standard errors may be chance" in notes  # t with 1 degree of freedom
-    assert "as if their rows were independent" in notes
+    assert "treat their rows as independent" in notes
 
 
 def test_shares_tell_every_reason_once(monkeypatch):

@@ -14,12 +14,12 @@ from kernelweave import (
     Margin,
     MultipleKernelSVC,
     Simplex,
-    Uniform,
     solve,
 )
 from kernelweave.criteria.fisher import WithinFisher
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.weights import Uniform
 
 #: Of the sample; "make fuzz" runs others.
 SEEDS = [*range(10), 14, 19, 24, 29]

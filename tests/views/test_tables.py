@@ -152,6 +152,16 @@ SPELLED = r"24 id\(s\) are spelled differently in the tables 'a' and 'b': "
             SPELLED + "'TCGA-00' and ' tcga-00'",
         ),
         (
+            [str(i) for i in range(24)],
+            [f"{i:03d}" for i in range(24)],
+            SPELLED + r"'0' and '000'.*str.zfill\(3\)",
+        ),
+        (
+            [str(i) for i in range(24)],
+            [f"{i}.0" for i in range(24)],
+            SPELLED + r"'0' and '0.0'.*alike in both\.$",
+        ),
+        (
             range(24),
             map(str, range(24)),
             SPELLED + "0 and '0'.*int and some str",
@@ -169,7 +179,16 @@ SPELLED = r"24 id\(s\) are spelled differently in the tables 'a' and 'b': "
         (IDS, IDS[:22] + IDS[:2], r"'b': it has 2 id.*'TCGA-00' \(2 rows\).*average"),
         (IDS, [None, *IDS[1:]], r"'b': it has no id in 1 row.*from 0: 0"),
     ],
-    ids=["case", "text", "float", "none common", "duplicates", "gaps"],
+    ids=[
+        "case",
+        "zeros",
+        "decimals",
+        "text",
+        "float",
+        "none common",
+        "duplicates",
+        "gaps",
+    ],
 )
 def test_ids_that_do_not_match_are_an_error(left, right, match):
     frames = [pd.DataFrame({"id": list(ids), "x": 1.0}) for ids in (left, right)]

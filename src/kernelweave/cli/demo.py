@@ -32,7 +32,7 @@ from kernelweave.report import write_report
 
 #: Views of noise, and columns of each.
 N_NOISE, WIDTH = 10, 64
-#: Digits to learn from, and to test on.
+#: Number of digits to learn from, and to test on.
 N_TRAIN, N_TEST = 200, 1000
 #: The report.
 PAGE = "report.html"
@@ -56,15 +56,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
             stratify=y,
             random_state=0,
         )
-        names = ", ".join(str(view[0]) for view in digits.views)
-        print(
-            f"kernelweave {kernelweave.__version__}: which of {len(views)} views tell "
-            "handwritten digits apart?\n\n"
-            f"Data: scans of digits (from scikit-learn), {len(train)} to learn from "
-            f"and {len(test)} to test on.\nViews: three of the scans ({names}) and "
-            f"{N_NOISE} of {WIDTH} columns of\npure noise, made for this demonstration."
-            " The models do not know which is which.\n"
-        )
+        _print_question(digits)
         methods, right, lines = _methods(views), {}, []
         for name, method in methods.items():
             say(name)
@@ -83,7 +75,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         settings: Any = {"cv": 3, "n_resamples": 10, "n_decoys": 19, "report": say}
         title = "Handwritten digits: which of 13 views matter?"
         try:
-            with draft.file(PAGE, "all this as a page, on the training digits") as path:
+            with draft.file(PAGE, "report on the training digits") as path:
                 write_report(model, X[train], y[train], path, title=title, **settings)
         except ImportError as error:
             draft.remarks.append(f"no report: {error}")
@@ -99,10 +91,22 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _print_question(digits: Any) -> None:
+    names = [str(view[0]) for view in digits.views]
+    print(
+        f"kernelweave {kernelweave.__version__}: which of {len(names) + N_NOISE} views "
+        "tell handwritten digits apart?\n\n"
+        f"Data: scans of digits (from scikit-learn), {N_TRAIN} to learn from and "
+        f"{N_TEST} to test on.\nViews: three of the scans ({', '.join(names)}) and "
+        f"{N_NOISE} of {WIDTH} columns of\npure noise, made for this demonstration. "
+        "The models do not know which is which.\n"
+    )
+
+
 def _tried(
     method: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Which test rows are right, (m,); accuracy, its error and seconds as text."""
+    """Which test rows are right, (m,); accuracy, standard error and seconds as text."""
     started = time.perf_counter()
     with shown_warnings():
         method.fit(X[train], y[train])

@@ -1,4 +1,4 @@
-"""Where the command ``kernelweave`` starts: Ctrl-C is one line, even during imports."""
+"""Where the command ``kernelweave`` starts: no traceback on Ctrl-C, even in imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDINGS = tuple(
 
 def main() -> int:
     """Import the commands, which takes a second, and run one of them."""
-    # "nohup" and shells that run a command in the background have some ignored
+    # "nohup", or a shell that runs a command in the background, makes it ignore some
     heard = [n for n in ENDINGS if signal.getsignal(n) is not signal.SIG_IGN]
     _react(heard, _leave)
     from importlib import import_module

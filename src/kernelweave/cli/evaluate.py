@@ -12,7 +12,7 @@ from kernelweave.cli.progress import progress
 
 
 def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
-    """Cross-validate a model beside its baselines; print and write the comparison.
+    """Cross-validate a model and its baselines; print and write the comparison.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def print_methods(result: Any) -> None:
 
     n_folds = int(result.held_out.fold.max())
     name = "accuracy" if classify else "R2"
-    print(f"Out of fold ({n_folds} folds), every row by models that had not seen it:\n")
+    print(f"Out of fold ({n_folds} folds): no model had seen the rows it predicts.\n")
     headers = ["method", name, "±"]
     headers += ["balanced", "log loss", "±"] if classify else []
     headers += ["lead of the model", "±"]

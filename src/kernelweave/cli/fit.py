@@ -16,7 +16,6 @@ from kernelweave.cli.folder import check_place, new_results
 from kernelweave.cli.output import (
     NamedCells,
     certificate_of,
-    n_columns,
     print_certificate,
     print_columns,
     print_weights,
@@ -40,7 +39,7 @@ from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
 from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
 
@@ -55,11 +54,11 @@ class Problem:
     y : ndarray of shape (n,)
         Classes or numbers.
     task : {"classification", "regression"}
-        Which of them.
+        Which of the two.
     model : estimator
-        Unfitted.
+        The model, fitted or not.
     options : argparse.Namespace
-        Those of the command, complete.
+        Those of the command, completed from the settings file.
     """
 
     samples: Samples
@@ -75,7 +74,7 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     Parameters
     ----------
     options : argparse.Namespace
-        Those of ``fit``; what a file of settings says is filled in.
+        Those of ``fit``, to be completed from the settings file.
     model : estimator, default=None
         A model that was fitted to these tables; None makes a new one.
     """
@@ -91,18 +90,18 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     y, task, why = read_target(samples, options.task)
     why = f"since {why}"
     if options.task:
-        why = "as you said" if model is None else "as the model has learned it"
+        why = "as you asked" if model is None else "as in the fit of the model"
     if task == "regression" and np.ptp(y) == 0:
         raise ValueError(
-            f"the label column {options.label!r} holds {y[0]:g} in each of {len(y)} "
-            "rows, so there is nothing to predict; name another column with --label"
+            f"the label column {options.label!r} holds {y[0]:g} in every row, so there "
+            "is nothing to predict; choose another column with --label"
         )
     chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
     if "class_weight" in chosen:
         chosen["class_weight"] = _by_class(chosen["class_weight"], y)
     for name in chosen:
         if name not in parameters[task]:
-            raise ValueError(f"{name} is no parameter of a {task}; leave it out")
+            raise ValueError(f"{name} is not a parameter for {task}; leave it out")
     if task == "regression":
         chosen["cv"] = None  # only probabilities need folds inside the fit
     if model is None:
@@ -181,12 +180,12 @@ def fitted(problem: Problem, say: Narrator) -> Any:
 
 @contextmanager
 def _narrated(model: Any, narrator: Narrator) -> Iterator[Any]:
-    """The model, which tells what it does meanwhile; its warnings are printed."""
+    """The model, which reports its progress; its warnings are printed."""
     try:
         with shown_warnings():
             yield model.set_callbacks(narrator)
     finally:
-        model.set_callbacks()  # they are no part of what is saved
+        model.set_callbacks()  # they must not be saved with it
 
 
 def held_out(problem: Problem, say: Narrator, baselines: bool) -> Any:
@@ -243,7 +242,7 @@ def print_fit(model: Any) -> None:
 
 
 def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
-    """Print the score of the rows that were held out; return it, too."""
+    """Print the score on the held-out rows, and return it."""
     record, rows = result.table[0], result.held_out
     n_folds = int(rows.fold.max())
     score, error = record["score"], record["score_se"]
@@ -258,7 +257,7 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
         )
     else:
         text = f"R2 out of fold ({n_folds} folds{by}): {score:.3f} ± {error:.3f}"
-        chance = "Predicting the mean would have an R2 of 0."
+        chance = "Always predicting the mean would give an R2 of 0."
     print(
         f"\n{text}\n  Each row was predicted by a model that had not seen it; ± is the "
         f"standard error.\n  {chance}"
@@ -284,21 +283,21 @@ def _predict_new(
     """Predict the rows of other files, and print the score if they have labels."""
     seen = were_seen(digests(new), digests(problem.samples))
     files = some(text.partition("=")[2] or text for text in problem.options.predict)
-    which = f"rows of {files}, "
+    which = f"{counted(len(new.data), 'row')} of {files}, "
     which += (
         f"{seen.sum()} of them equal to training rows"
         if seen.any()
         else "which the model has not seen"
     )
     rows = new_rows(model, new.data, None, which)
-    print(f"\nPredicted: {len(new.data)} {which}.")
+    print(f"\nPredicted: {which}.")
     told: dict[str, Any] = {"how": which}
     told |= print_score(model, new, rows.predicted, problem.options.label, seen)
     return told, rows
 
 
 def _by_class(weights: Any, y: np.ndarray) -> Any:
-    """Weights of classes, whose names are texts in a file of settings."""
+    """Weights of the classes, whose names are text in a settings file."""
     if isinstance(weights, str):
         return weights
     if not isinstance(weights, dict):
@@ -307,13 +306,14 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
     unknown = [name for name in weights if name not in classes]
     if unknown:
         raise ValueError(
-            f"class_weight: {unknown[0]!r} is not a class; they are {some(classes)}"
+            f"class_weight: {unknown[0]!r} is not a class; the classes are "
+            f"{some(classes)}"
         )
     return {classes[name]: float(weight) for name, weight in weights.items()}
 
 
 def _mistakes(problem: Problem) -> Iterator[str]:
-    """Classes that were misspelled, and columns that give the label away."""
+    """Warn of classes that may be misspelled, and columns that give the label away."""
     if problem.task == "regression":
         return
     label, data = problem.options.label, problem.samples.data
@@ -325,15 +325,15 @@ def _mistakes(problem: Problem) -> Iterator[str]:
         if len(names) > 1:
             yield (
                 f"the classes {some(map(repr, names))} of {label!r} differ only in "
-                "case; spell them alike if they are the same"
+                "case; spell them alike if they are one class"
             )
     k = len(classes)
     for name, column in data.select_dtypes(exclude="floating").items():
         own = pandas_or_why().factorize(column)[0]
         if own.max() == k - 1 and len(np.unique(k * own + codes)) == k > 1:
             yield (
-                f"the column {name!r} tells the label {label!r} of every row; leave "
-                f"it out with --drop if it is a copy, or known only afterwards"
+                f"the column {name!r} determines the label {label!r} in every row; "
+                "leave it out with --drop if it is a copy, or becomes known only later"
             )
 
 
@@ -348,18 +348,23 @@ def _print_problem(problem: Problem, why: str) -> None:
         print(f"Classes: {some(shown, 10)}")
     else:
         print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
-    sizes = [f"{name} ({n_columns(len(own))})" for name, _, own in samples.views]
+    sizes = [
+        f"{name} ({counted(len(own), 'column')})" for name, _, own in samples.views
+    ]
     print(f"Views: {some(sizes, 10)}")
     n_lacking = sum(map(bool, samples.lacking()))
     if n_lacking:
-        how = "lets them count with the views they have"
+        how = "uses the views they have"
         if problem.model.missing == "error":
             how = "fills in their columns like other gaps if the kernel is 'auto'"
         print(
-            f"Missing views: {n_lacking} of {len(problem.y)} rows lack one; "
+            f"Missing views: in {n_lacking} of {counted(len(problem.y), 'row')}; "
             f"missing={problem.model.missing!r} (--missing) {how}"
         )
     if samples.groups is not None:
         n_groups = len(np.unique(samples.groups.astype(str)))
-        print(f"Groups: {n_groups} of {options.groups!r}, held out together")
+        print(
+            f"Groups: {counted(n_groups, 'value')} of {options.groups!r}, each held "
+            "out as a whole"
+        )
     print()

@@ -1,4 +1,4 @@
-"""A folder of results: all files of a run or none, leaving other files untouched."""
+"""A folder of results: all files of a run or none; other files are not touched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernelweave.persistence import remove_abandoned, written_whole
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"
-#: The files that a run may write besides a page, which users may put there, too.
+#: The files that a run may write, except for a page, which users may also put there.
 TABLES = (
     MARK_FILE,
     "evaluation.csv",
@@ -38,14 +38,14 @@ TABLES = (
 OURS = (*TABLES, "report.html")
 #: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
-#: ... and of those that hold the old files while new ones move in.
+#: Prefix of those that hold the old files while new ones move in.
 ASIDE = f"{HIDDEN}old-"
 #: A list of the files outside the folder, with their drafts, until these are in place.
 JOURNAL = f"{HIDDEN}elsewhere.json"
 #: The name of a draft, without its suffix.
 OF_OURS = re.escape(HIDDEN) + "[0-9a-f]{12}"
 #: What to do about a file outside the folder that cannot be written.
-FILE = "name another file"
+FILE = "choose another file"
 
 Move = tuple[Path, Path]  # from, to
 
@@ -100,14 +100,16 @@ def check_place(name: str | None) -> None:
         return
     path = Path(name)
     if path.is_dir():
-        raise ValueError(f"{name!r} is a folder; name a file")
+        raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
-        raise ValueError(f"{name!r} is a device, not a file; name a file")
+        raise ValueError(f"{name!r} is a device, not a file; choose a file")
     if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {str(path.parent)!r} for {name!r}")
+        raise ValueError(
+            f"there is no folder {str(path.parent)!r} for {name!r}; create it"
+        )
     if not os.access(path.parent, os.W_OK):
         raise ValueError(
-            f"no file may be written to the folder of {name!r}; name another file"
+            f"cannot write {name!r}: its folder is not writable; choose another file"
         )
 
 
@@ -117,8 +119,8 @@ def new_results(name: str) -> Iterator[Draft]:
 
     If anything goes wrong before that, the folder is unchanged. If two runs overlap,
     the one that ends last replaces all files of the other. Files elsewhere are replaced
-    together with those in the folder: the old ones leave first, and the new ones
-    arrive last, so that a run that is killed never leaves old ones beside new ones.
+    together with those in the folder: the old ones leave first and the new ones arrive
+    last, so a run that is killed never leaves a mixture of old and new ones.
 
     Parameters
     ----------
@@ -160,7 +162,7 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
     """A hidden folder for files in preparation, removed at the end.
 
     A run that was killed could not remove its own; the next one in the same place does.
-    The folder of a run that goes on is locked.
+    The folder of a run still under way is locked.
 
     Parameters
     ----------
@@ -219,7 +221,7 @@ def write_mark(path: Path, content: dict[str, Any], files: list[str]) -> None:
     path : Path
         The file.
     content : dict
-        What it tells besides the version and the names of the files.
+        Its entries besides the version and the names of the files.
     files : list of str
         Names of all files of the run.
     """
@@ -240,26 +242,26 @@ def as_json(content: dict[str, Any]) -> str:
 
 
 def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = TABLES) -> None:
-    """Refuse what is no folder, or not ours, or has ``wanted`` files not of ours."""
+    """Refuse a file, a folder that is not ours, or ``wanted`` files that are not."""
     existing = _existing(folder)
     if not existing.is_dir():
-        raise ValueError(f"{str(existing)!r} is a file; name a folder with --out")
+        raise ValueError(f"{str(existing)!r} is a file; choose a folder with --out")
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    # beside temporary folders, the draft of a mark may be left by a run that was killed
+    # a run that was killed may leave temporary folders and the draft of a mark
     visible = [name for name in there if not name.startswith((HIDDEN, f".{mark}."))]
     ours = _our_files(folder / mark)
     if visible and ours is None:
         raise ValueError(
             f"the folder {str(folder)!r} holds files that kernelweave did not write; "
-            "name another folder with --out"
+            "choose another folder with --out"
         )
     foreign = sorted(there.intersection(wanted).difference(ours or ()))
     if foreign and mark == MARK_FILE:
         raise ValueError(
             f"kernelweave did not write {str(folder / foreign[0])!r} and will not "
-            "replace it; move it, or name another folder with --out"
+            "replace it; move it, or choose another folder with --out"
         )
 
 
@@ -285,7 +287,7 @@ def _our_files(mark: Path) -> list[str] | None:
 
 
 def _publish(draft: Draft) -> None:
-    """Exchange all files; an error names the one that it met, or else the folder."""
+    """Exchange all files; an error names the file concerned, or else the folder."""
     places = {Path(os.path.abspath(final)): final for final in draft.beside}
     try:
         if places:
@@ -305,7 +307,7 @@ def _exchange(staging: Path, folder: Path) -> None:
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with _locked(folder.parent):  # another run may be about to create it, too
+            with _locked(folder.parent):  # another run may be about to create it
                 _move(_amid_others(staging, [(staging, folder)]))
             _end_journal(folder)
             return
@@ -354,7 +356,7 @@ def _move(moves: list[Move]) -> None:
 
 
 def _recover(folder: Path) -> None:
-    """Complete or undo what a run that was killed in :func:`_exchange` has begun.
+    """Complete or undo the :func:`_exchange` of a run that was killed in the middle.
 
     The mark is the first of the new files to move in, once all old ones are out: if it
     has moved, the rest follows, and otherwise the old files return.
@@ -395,10 +397,10 @@ def _others(place: Path) -> list[tuple[Path, Path, Path]]:
 
 
 def _amid_others(place: Path, moves: list[Move]) -> list[Move]:
-    """Moves, after those of old files outside the folder and before those of new."""
+    """Moves, preceded by those of old files outside and followed by those of new."""
     others = _others(place)
     leave = {final: old for final, _, old in others if final.exists()}
-    # such as a page in the folder itself, which would leave twice
+    # a page in the folder itself, say, would otherwise leave twice
     moves = [move for move in moves if Path(os.path.abspath(move[0])) not in leave]
     return [*leave.items(), *moves, *((draft, final) for final, draft, _ in others)]
 
@@ -420,10 +422,10 @@ def _end_journal(place: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """Lock a folder, in which no other run is then replacing files.
+    """Lock a folder, so that no other run replaces files in it.
 
-    Yields whether it is locked: not if another run has it locked and we do not wait,
-    nor on Windows and on some network file systems, which do not lock folders.
+    Yields whether it is locked. It is not if another run has the lock and we do not
+    wait, nor on Windows and some network file systems, which cannot lock folders.
     """
     try:
         import fcntl
@@ -442,14 +444,14 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 
 @contextmanager
 def undisturbed(folder: Path) -> Iterator[None]:
-    """Neither an interrupt nor another run comes between files that belong together."""
+    """Let no interrupt or other run come between files that belong together."""
     with _uninterrupted(), _locked(folder):
         yield
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C and its like for an instant: the results are already complete."""
+    """Ignore Ctrl-C and the like for an instant: the results are already complete."""
     # other threads receive no signals
     receives = threading.current_thread() is threading.main_thread()
     numbers = ENDINGS if receives else ()
@@ -463,13 +465,13 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _named_errors(
-    path: Path, advice: str = "name a writable folder with --out"
+    path: Path, advice: str = "choose a writable folder with --out"
 ) -> Iterator[None]:
-    """Name the file that could not be written, which a full disk does not do."""
+    """Name the file that could not be written, which a disk-full error does not."""
     try:
         yield
     except OSError as error:
-        # The file may already have been named, but by its place until it is complete.
+        # The error may name a file already, but by the temporary path of its draft.
         first = error.__cause__ if isinstance(error.__cause__, OSError) else error
         raise OSError(
             f"cannot write {str(path)!r}: {first.strerror or first}; nothing was "

@@ -1,4 +1,4 @@
-"""``kernelweave inspect``: what a saved model is, in words."""
+"""``kernelweave inspect``: describe a saved model in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelweave.cli.output import (
     shown_warnings,
 )
 from kernelweave.persistence import load, read_header, used_from
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 
 
 def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
         if not hasattr(model, "view_shares_"):
             raise ValueError(
                 f"{options.model} holds a {type(model).__name__}, which is not a "
-                "fitted model with weights of views"
+                "fitted model with view weights"
             )
         made = header["versions"].get("kernelweave", "?")
         print(
@@ -60,13 +60,15 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
         aim = f"It predicts the class{label}, one of {len(model.classes_)}: {classes}."
     else:
         aim = f"It predicts the number{label}."
-    rows = f" It learned from {notes['rows']} rows" if notes.get("rows") else ""
+    rows = ""
+    if notes.get("rows"):
+        rows = f" It learned from {counted(notes['rows'], 'row')}"
     if rows and notes.get("files"):
         rows += f" of {some(notes['files'])}"
     shares = sorted(model.view_shares_.items(), key=lambda item: -item[1])
     used = [f"{view} ({100 * share:.0f} %)" for view, share in shares if share >= 0.005]
     ignored = len(shares) - len(used)
-    weight = f"Its weight lies on {some(used, 6)}"
+    weight = f"The weight is on {some(used, 6)}"
     verb = "counts" if ignored == 1 else "count"
     weight += f"; {ignored} of {len(shares)} views hardly {verb}." if ignored else "."
     return f"{aim}{rows}{'.' * bool(rows)}\n{weight}"

@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     status : int
         0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
-        for want of data, 130 after Ctrl-C, or 128 and the number of another signal.
+        because data are missing, 130 after Ctrl-C, or 128 plus the number of another
+        signal.
     """
     return run(build_parser().parse_args(argv))
 
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(sys, name) is None:  # closed, as some schedulers do
             setattr(sys, name, io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal without Unicode shows question marks; a file must not hold them.
+        # A terminal without Unicode may show question marks; a file must not.
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="replace")
     try:
@@ -66,8 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What went wrong, without the end of a message that shows a whole file."""
-    # Errors of ours name the file in their text, those of the system beside it.
+    """What went wrong, on one line; a message that quotes a whole file is cut."""
+    # Our own errors name the file in their text, those of the system next to it.
     plain = isinstance(error, OSError) and error.filename is None
     text = (plain and getattr(error, "strerror", None)) or str(error)
     message = " ".join(text.split()) or type(error).__name__
@@ -75,7 +76,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run a command; print words, JSON or nothing, as the user wants it."""
+    """Run a command; print words, JSON or nothing, as the user wishes."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
     json, quiet = (getattr(arguments, name, False) for name in ("json", "quiet"))
@@ -88,9 +89,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 class _Pipe:
-    """Standard output that whoever reads it may close, as ``head`` does.
+    """Standard output that its reader may close, as ``head`` does.
 
-    What is printed then is lost, but the command goes on, and writes its files.
+    What is printed after that is lost, but the command goes on and writes its files.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -103,7 +104,7 @@ class _Pipe:
         """Write a text, or lose it."""
         try:
             self.stream.write(text)
-            self.stream.flush()  # the end of a full buffer would come as a surprise
+            self.stream.flush()  # at once: a later flush would fail elsewhere
         except BrokenPipeError:
             # The interpreter flushes once more when it ends.
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -116,20 +117,21 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="kernelweave",
-        description="Learn which of many kernels matter, with a proof that the "
-        "weights are optimal.",
+        description="Learn which of many kernels matter, with a proof of how close "
+        "the weights are to the best possible ones.",
     )
     version = f"kernelweave {kernelweave.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     common = argparse.ArgumentParser(add_help=False)
-    traceback = "show the whole traceback of an error"
+    traceback = "show the full traceback of an error"
     common.add_argument("--debug", action="store_true", help=traceback)
     words = argparse.ArgumentParser(add_help=False)
     flag = partial(words.add_argument, action="store_true")
-    flag("--json", help="print one JSON object instead of words")
+    flag("--json", help="print one JSON object instead of text")
     flag("--quiet", help="print nothing but warnings and errors")
-    flag("--progress", help="tell what is going on even if nobody is at the terminal")
+    report = "report progress even if standard error is not a terminal"
+    flag("--progress", help=report)
     learn = argparse.ArgumentParser(add_help=False)
     _add_learning(learn)
     for add in (_add_fit, _add_evaluate, _add_report):
@@ -142,8 +144,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 Command = Callable[..., argparse.ArgumentParser]
 TABLES = (
-    "a table with a header and one row per sample (CSV, TSV, Parquet, Excel; .gz), or "
-    "several as NAME=FILE, joined by --id, each of which is a view; or one MuData file"
+    "a table with a header and one row per sample (CSV, TSV, Parquet or Excel; .gz "
+    "for text), or several as NAME=FILE, joined by --id, each of them a view; or one "
+    "MuData file"
 )
 
 
@@ -154,9 +157,9 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("--id", "COLUMN", "column that identifies a sample in every table")
     option("--label", "COLUMN", "column to predict, in any table; never a feature")
     tasks = ["classification", "regression"]
-    told = "what the label is (default: told from its values)"
-    option("--task", None, told, choices=tasks)
-    groups = "column whose equal values are held out together, such as the patient"
+    task = "what to predict: a class or a number (default: inferred from the label)"
+    option("--task", None, task, choices=tasks)
+    groups = "column, such as the patient; rows with equal values are held out together"
     option("--groups", "COLUMN", groups)
     grouping = learn.add_mutually_exclusive_group()
     views = (
@@ -168,9 +171,9 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     grouping.add_argument(
         "--view-prefix",
         action="store_true",
-        help="group columns into views by their prefix up to the first underscore",
+        help="group columns into views by their prefix, up to the first underscore",
     )
-    settings = "settings of views, kernels and model; see the user guide"
+    settings = "file with settings for views, kernels and model; see the user guide"
     option("--views", "VIEWS.toml", settings)
     drop = "column to leave out; may be given several times"
     option("--drop", "COLUMN", drop, action="append")
@@ -179,12 +182,13 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("--norm", None, norms, type=_number_or("loo"))
     alphas = "regularisation: a number > 0, learn or loo (default)"
     option("--alpha", None, alphas, type=_number_or("loo", "learn"))
-    balanced = "let every class count the same, however many rows it has"
+    balanced = "give every class the same total weight, however many rows it has"
     option("--class-weight", None, balanced, choices=["balanced"])
     missing = (
-        "rows that lack a view: it adds nothing (zero, the default) or is filled in "
-        "from the others (available); or they are refused, unless the kernel is auto, "
-        "which fills in their columns like other gaps (error)"
+        "what to do about rows that lack a view: let it add nothing (zero, the "
+        "default), fill it in from the other views (available), or refuse such rows "
+        "(error), except for views with the kernel auto, which fills in their columns "
+        "like other gaps"
     )
     option("--missing", None, missing, choices=["zero", "available", "error"])
     folds = (
@@ -198,10 +202,10 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
 def _add_demo(command: Command) -> None:
     demo = command(
         "demo",
-        help="see on bundled data what learned weights are good for",
+        help="see what learned weights achieve on bundled data",
         description="Learn which of 13 views of handwritten digits matter (ten of them "
         "are noise), compare with equal weights and one big SVM on the same held-out "
-        "rows, predict rows without a view, and write tables, plots and a report.",
+        "rows, predict rows that lack a view, and write tables, plots and a report.",
     )
     _add(demo, "--out", "DIR", "folder for the results", "kernelweave-demo")
 
@@ -239,7 +243,7 @@ def _add_predict(command: Command) -> None:
     option("model", "MODEL.kw", "the model")
     option("data", "[NAME=]FILE", "tables, named as in the fit", nargs="+")
     option("--id", "COLUMN", "column of the ids (default: that of the fit)")
-    label = "column of the truth, for a score (default: that of the fit)"
+    label = "column of the true labels, for a score (default: that of the fit)"
     option("--label", "COLUMN", label)
     option("--out", "FILE.csv", "file for the predictions (default: standard output)")
 
@@ -248,8 +252,8 @@ def _add_evaluate(command: Command) -> None:
     evaluate = command(
         "evaluate",
         help="compare the model with simpler ones on held-out rows",
-        description="Cross-validate the model beside the best single view, equal "
-        "weights, a stack of views and no view, with standard errors.",
+        description="Cross-validate the model together with the best single view, "
+        "equal weights, a stack of views and no view, with standard errors.",
     )
     _add(evaluate, "--out", "DIR", "folder for the results", "kernelweave-evaluate")
 
@@ -257,9 +261,9 @@ def _add_evaluate(command: Command) -> None:
 def _add_inspect(command: Command) -> None:
     inspect = command(
         "inspect",
-        help="say what a saved model is",
-        description="Say in words what a model file holds: views, shares, columns, "
-        "certificate and versions.",
+        help="describe a saved model",
+        description="Describe in words what a model file holds: views, shares, "
+        "columns, certificate and versions.",
     )
     _add(inspect, "model", "MODEL.kw", "the model")
 
@@ -267,7 +271,7 @@ def _add_inspect(command: Command) -> None:
 def _add_report(command: Command) -> None:
     report = command(
         "report",
-        help="write what a model has learned as one HTML page",
+        help="write one HTML page on what a model has learned",
         description="Write one HTML page. The first argument may be a saved model, "
         "followed by the tables it was fitted to; otherwise a model is fitted first.",
     )
@@ -277,10 +281,10 @@ def _add_report(command: Command) -> None:
 def _add_reproduce(command: Command) -> None:
     reproduce = command(
         "reproduce",
-        help="run the experiments of a paper and compare",
+        help="rerun the experiments of a paper and compare",
         description="Rerun the experiments of a paper, compare every cell of its "
         "tables with ours, and write tables, CSV files and plots. Every finished split "
-        "is kept, so that an interrupted run resumes where it stopped.",
+        "is kept, so an interrupted run resumes where it stopped.",
     )
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
@@ -298,7 +302,7 @@ def _add_reproduce(command: Command) -> None:
     jobs = "number of processes; -1: one per processor"
     option("--jobs", "N", jobs, 1, type=_at_least(1, -1))
     option("--dask", "ADDRESS", "run splits on the workers of this scheduler")
-    page = "also write the tables into this page, after its mark"
+    page = "also write the tables to this page, in place of all after its mark"
     option("--markdown", "PAGE.md", page)
     option("--out", "DIR", "folder for the results", "kernelweave-reproduce")
 
@@ -317,7 +321,7 @@ def _add(
 
 
 def _at_least(least: int, *others: int) -> Callable[[str], int]:
-    """A parser of integers with a lower bound, or one of the others."""
+    """A parser of integers: ``least`` or more, or one of the others."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):

@@ -22,7 +22,7 @@ from kernelweave.inspection import (
     weights_table,
 )
 from kernelweave.inspection._figure import axes, can_draw, save_figure
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 
 #: A column of a table, with its name.
 NamedCells = tuple[str, Sequence[Any]]
@@ -63,7 +63,7 @@ def print_weights(model: Any) -> None:
 
 
 def print_certificate(model: Any) -> None:
-    """Print the proof that the weights are optimal, or how far it reaches."""
+    """Print the proof of how close the weights are to the optimum."""
     certificate = model.certificate_
     print("\nCertificate:\n")
     print(f"  status       {certificate.status}")
@@ -93,7 +93,7 @@ def _chosen(model: Any) -> dict[str, Any]:
 
 
 def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
-    """Print how many columns of each view are used as what, and which are left out."""
+    """Print how the columns of each view are used, and which are left out."""
     views: dict[str, list[Mapping[str, Any]]] = {}
     for record in summary or ():
         views.setdefault(record["view"], []).append(record)
@@ -105,22 +105,17 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
         line = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         gaps = [r["missing"] for r in used if r["missing"]]
         if gaps:
-            filled = f"{sum(gaps)} gap{'s' * (sum(gaps) > 1)}"
-            line += f"; {filled} filled in {n_columns(len(gaps))}"
-        print(f"  {view}: {n_columns(len(records))}: {line or 'none used'}")
+            filled = counted(sum(gaps), "gap")
+            line += f"; {filled} filled in {counted(len(gaps), 'column')}"
+        print(f"  {view}: {counted(len(records), 'column')}: {line or 'none used'}")
         out = [r for r in records if r["use"] == "left out"]
         if out:
             remarks = [f"{r['column']!r} ({r['remark']})" for r in out]
             print(f"    left out: {some(remarks, 6)}")
 
 
-def n_columns(count: int) -> str:
-    """A number of columns, in words."""
-    return f"{count} column{'s' * (count != 1)}"
-
-
 def certificate_of(model: Any) -> dict[str, Any]:
-    """Certificate and weights, for a machine to read."""
+    """Certificate and weights, for JSON."""
     return {
         **dataclasses.asdict(model.certificate_),
         **_chosen(model),
@@ -174,7 +169,7 @@ def write_results(
 def predictions(rows: HeldOut, identity: list[NamedCells]) -> list[dict[str, Any]]:
     """The table of predictions, with empty cells for rows without one.
 
-    A first column with the name of another one is called given_NAME.
+    A column of ``identity`` whose name is taken is called given_NAME.
     """
 
     def cells(values: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""``kernelweave predict``: what a saved model says about new rows."""
+"""``kernelweave predict``: predictions of a saved model for new rows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.persistence import load, read_header, used_from, written_whole
+from kernelweave.views.columns import counted
 
 
 def run_predict(options: argparse.Namespace) -> dict[str, Any]:
@@ -46,15 +47,15 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         for line in samples.told:
             print(line)
         n_lacking = sum(map(bool, samples.lacking()))
-        gaps = f"; {n_lacking} of them lack a view" if n_lacking else ""
-        print(f"Predicted: {len(table)} rows{gaps}.")
+        gaps = f", {n_lacking} of them with a view missing" if n_lacking else ""
+        print(f"Predicted: {counted(len(table), 'row')}{gaps}.")
     told: dict[str, Any] = {"rows": len(table), "out": options.out}
     seen = np.zeros(len(table), dtype=bool)
     if notes.get("digests"):
         seen = were_seen(digests(samples), notes["digests"])
     if options.out is not None or options.json:
         told |= print_score(model, samples, rows.predicted, label, seen)
-    if options.out is not None:  # last, since an interrupt says nothing was written
+    if options.out is not None:  # last: after an interrupt, nothing is written
         with written_whole(Path(options.out)) as file:
             file.write(text.encode())
         print(f"\nWritten: {options.out}")
@@ -62,19 +63,19 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
-    """A saved classifier or regressor of this package, and the notes beside it."""
+    """A saved classifier or regressor of this package, and the notes in its file."""
     notes = read_header(path).get("notes") or {}
     with shown_warnings():  # scikit-learn warns about files of its other versions
         model = load(path)
     if not (hasattr(model, "views") and hasattr(model, "predict")):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, which is not a classifier or "
-            "regressor of kernelweave; save one of these"
+            "regressor of kernelweave; name a file that holds one"
         )
     if not hasattr(model, "feature_names_in_"):
         raise ValueError(
             f"{path} holds a model that was fitted to arrays, whose columns have no "
-            "names; fit it to a DataFrame, or with 'kernelweave fit'"
+            "names; fit it to a DataFrame, or use 'kernelweave fit'"
         )
     return model, notes
 
@@ -86,20 +87,22 @@ def print_score(
     label: str | None,
     seen: np.ndarray,
 ) -> dict[str, Any]:
-    """Print how many predictions are right, if the labels are given; return it, too.
+    """Print the score of the predictions, if the labels are given, and return it.
 
-    Rows that the model has learned from are remarked on; if there are no others, a
-    score would say nothing about new rows, so none is given.
+    Rows that the model was trained on are pointed out; if there are no others, a score
+    would say nothing about new rows, so none is given.
     """
     told: dict[str, Any] = {"training_rows": int(seen.sum())}
     if seen.any():
-        which = "All of these rows" if seen.all() else f"{seen.sum()} of these rows"
+        verb = "was" if seen.sum() == 1 else "were"
+        which = f"{seen.sum()} of these rows {verb}"
+        which = "All of these rows were" if seen.all() else which
         print(
-            f"  {which} were used for training; scores on them are not honest, those "
-            "of 'kernelweave evaluate' are."
+            f"  {which} used for training, where scores are too optimistic; "
+            "'kernelweave evaluate' gives honest ones."
         )
     if samples.target is None or not samples.target.notna().any():
-        print(f"  There is no label column {label!r}, hence no score.")
+        print(f"  No score: there is no label column {label!r}, or it is empty.")
         return told
     if seen.all():
         print("  Their score would say nothing about new rows, so none is given.")

@@ -1,4 +1,4 @@
-"""What is going on, on standard error: a line that changes, or one line per step."""
+"""Progress on standard error: a line that changes, or one line per step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAUSE = 10.0
 
 @contextmanager
 def progress(options: argparse.Namespace) -> Iterator[Narrator]:
-    """Tell what is being done; silent if asked, or if nobody is watching.
+    """Report progress; silent on request, or if standard error is not a terminal.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def progress(options: argparse.Namespace) -> Iterator[Narrator]:
     Yields
     ------
     say : Narrator
-        To be called with a few words whenever something new begins; a callback of fits.
+        To be called with a few words at each new stage; also a callback for fits.
     """
     watched = sys.stderr.isatty()
     if options.quiet or not (watched or options.progress):
@@ -47,12 +47,12 @@ def progress(options: argparse.Namespace) -> Iterator[Narrator]:
 class Narrator:
     """A callback that names the steps of a fit: kernels, norms, folds.
 
-    Called with a text, it remembers the stage of the work, which opens what it says.
+    Calling it with a text sets the stage, which prefixes all later messages.
 
     Parameters
     ----------
     say : callable
-        Told a few words.
+        Called with each message, a short text.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -67,7 +67,7 @@ class Narrator:
         return self  # clones of a model report to the same place
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Begin anew."""
+        """Start counting again: a fit begins."""
         self.norm = self.kernels = 0
 
     def on_fit_task_begin(self, estimator: Any, context: Any, **told: Any) -> None:
@@ -137,7 +137,7 @@ class _Lines:
         text = f"{self.label}: {done} of {total} splits"
         new = done - (self.found or 0)
         if first and done:
-            text += " were there already"
+            text += " already finished"
         elif new and done < total:
             left = (now - self.started) / new * (total - done)
             text += f", about {_duration(left)} left"

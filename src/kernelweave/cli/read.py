@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.exceptions import library
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -28,16 +28,16 @@ MARKS = {
 PARQUET, EXCEL, MUDATA = (".parquet", ".pq"), (".xlsx", ".xlsm"), (".h5mu",)
 #: A Parquet file of any size may hold this much.
 PARQUET_BYTES = 2**25
-#: As many columns may lack a name, such as the first, or empty ones after the last.
+#: Most columns without a name, such as the first, or empty ones after the last.
 UNNAMED = 100
-#: Lines from which the separator is told.
+#: Number of lines from which the separator is inferred.
 FIRST = 20
 #: An ISO date, with or without a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$")
 
 
 def pandas_or_why() -> Any:
-    """The library, or one line on how to install it."""
+    """The library, or an error of one line that says how to install it."""
     extra = "pip install 'kernelweave[tables]'"
     return library("pandas", f"the command line reads tables with pandas: {extra}")
 
@@ -110,10 +110,10 @@ def read_mudata(path: str) -> dict[str, Any]:
         "'kernelweave[mudata]'",
     )
     try:
-        with warnings.catch_warnings():  # about names of columns, which we see to
+        with warnings.catch_warnings():  # about column names, which we check
             warnings.simplefilter("ignore")
             found = mudata.read(path)
-    except Exception as error:  # whatever HDF5 finds wrong with the file
+    except Exception as error:  # anything that HDF5 finds wrong
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not a MuData file: {reason:.200}") from error
     tables = {str(name): part.to_df() for name, part in found.mod.items()}
@@ -124,10 +124,10 @@ def read_mudata(path: str) -> dict[str, Any]:
 
 
 def _annotation(found: Any) -> Any:
-    """What is known of the samples; copies of a column in several modalities are one.
+    """What is known about the samples; copies from several modalities become one.
 
-    The modality "rna" lends its column "stage" to the whole as "rna:stage". Columns of
-    different values, such as counts of reads, keep these names.
+    The column "stage" of the modality "rna" is called "rna:stage" in the whole. Columns
+    whose values differ, such as read counts, keep these names.
     """
     frame = found.obs.copy()
     copies: dict[str, list[str]] = {}
@@ -151,7 +151,7 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
         if not excel:
             _check_cells(path)
             frame = pandas.read_parquet(path)
-            # a column of the file, which pandas takes for the index it once was
+            # pandas makes a column the index again if it was one when written
             return frame.reset_index() if frame.index.name in as_text else frame
         check_expansion(path)
         sheets = pandas.read_excel(
@@ -174,14 +174,14 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
     if len(filled) > 1:
         names = some(map(repr, filled))
         raise ValueError(
-            f"{path} has {len(filled)} sheets with cells ({names}); save each of them "
-            "as a file of its own"
+            f"{path} has {len(filled)} sheets that are not empty ({names}); save each "
+            "of them as a file of its own"
         )
     return next(iter(filled.values()), pandas.DataFrame())
 
 
 def _check_cells(path: Path) -> None:
-    """Refuse runs of one number or text, of which a small file can have billions."""
+    """Refuse a small file that holds one number or text billions of times."""
     from pyarrow.parquet import ParquetFile
 
     size = path.stat().st_size
@@ -198,7 +198,8 @@ def _check_cells(path: Path) -> None:
     if held > room:
         raise ValueError(
             f"{found.num_rows:,} rows and {found.num_columns} columns in {size:,} "
-            "bytes; write it as CSV if you trust whoever made it"
+            "bytes, perhaps meant to fill the memory; convert the file to CSV if you "
+            "trust its source"
         )
 
 
@@ -206,7 +207,7 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
     text = _decode(path)
     separator = _separator(text)
     if f" {separator}" in text or " \n" in text:
-        # pandas skips blanks before a cell, but takes "NA " or "1.5 " for a text
+        # pandas skips blanks before a cell, but reads "NA " or "1.5 " as text
         end = rf"(?<! ) ++(?={re.escape(separator)}|$)"
         text = re.sub(end, "", text, flags=re.MULTILINE)
     header = _check_shape(path, text, separator)
@@ -225,7 +226,7 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
     for name in frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]:
         values = frame[name].dropna()
         if pandas.api.types.infer_dtype(values) != "string":
-            continue  # in early versions of pandas also truth values with gaps
+            continue  # early versions of pandas: truth values with gaps
         if name not in as_text and values.astype(str).str.match(DATE).all():
             dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
             frame[name] = dates
@@ -233,14 +234,14 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
 
 
 def _decode(path: Path) -> str:
-    """The text of a file, in the encoding that its bytes show."""
+    """The text of a file, in the encoding that its bytes suggest."""
     raw = unpacked(path)
     announced = [encoding for mark, encoding in MARKS.items() if raw.startswith(mark)]
     if not announced and b"\0" in raw:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise ValueError(
-            f"{path} is not text: line {line} holds a zero byte; name a CSV, Parquet "
-            "or Excel file by its usual ending"
+            f"{path} is not text: line {line} holds a zero byte; if it is a Parquet or "
+            "Excel file, give it the usual ending"
         )
     for encoding in announced or ["utf-8", "cp1252"]:
         try:
@@ -254,7 +255,7 @@ def _decode(path: Path) -> str:
 
 
 def _separator(text: str) -> str:
-    """What divides the cells: as often in the first lines as in the header."""
+    """What separates cells: as frequent in each of the first lines as in the header."""
     bare = re.sub(r'"[^"]*"', "", text[: 2**20])
     lines = [line for line in bare.split("\n", FIRST + 1)[:FIRST] if line.strip()]
 
@@ -283,12 +284,13 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             n_rows += 1
             if len(row) != len(header):
                 raise ValueError(
-                    f"{path}, line {reader.line_num} has {len(row)} cells, but the "
-                    f"header has {len(header)} (separated by {SEPARATORS[separator]})"
+                    f"{path}, line {reader.line_num} has {counted(len(row), 'cell')}, "
+                    f"but the header has {len(header)} (separated by "
+                    f"{SEPARATORS[separator]})"
                 )
     except csv.Error as error:
         if "unexpected end" in str(error):
-            error = csv.Error("it opens a quotation mark that is never closed")
+            error = csv.Error("its quotation mark is never closed")
         raise ValueError(
             f"{path}, line {last + 1} is not a row of a table: {error}"
         ) from error
@@ -306,7 +308,7 @@ def _decimal_mark(path: Path, text: str, separator: str) -> str:
     if separator == ",":
         return "."
     edge, found = re.escape(separator), dict.fromkeys(",.")
-    for quote in ("", '"'):  # where every cell has quotes, numbers have them, too
+    for quote in ("", '"'):  # if all cells are quoted, so are numbers
         if not any(found.values()):
             for mark in found:
                 number = rf"{quote}([+-]?\d+{re.escape(mark)}\d+){quote}"
@@ -325,12 +327,12 @@ def _decimal_mark(path: Path, text: str, separator: str) -> str:
 
 
 def as_written(value: Any) -> Any:
-    """A label or id as it was in the file: gaps make floats of whole numbers."""
+    """A label or id as in the file: gaps turn whole numbers into floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """What was meant by a name that does not exist."""
+    """A hint at what may be meant by a name that does not exist."""
     by_case = [other for other in known if other.lower() == name.lower()]
     if len(known) == 1 and len(known[0].split()) > 1:
         return (

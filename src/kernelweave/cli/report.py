@@ -13,7 +13,7 @@ from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.cli.settings import MODEL_OPTIONS
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 
 
 def run_report(options: argparse.Namespace) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
     if options.data[0].endswith(".kw"):
         name, *options.data = options.data
         if not options.data:
-            raise ValueError(f"name the tables that {name} was fitted to, as well")
+            raise ValueError(f"also name the tables that {name} was fitted to")
         fitting = ("kernel", "view", "view_prefix", *MODEL_OPTIONS)
         given = [key for key in fitting if getattr(options, key)]
         if given:
             option = "--" + given[0].replace("_", "-")
             raise ValueError(
-                f"{option} is for a model to be fitted, but {name} is fitted already. "
-                f"Leave out the option, or {name}"
+                f"{option} is for a model that is yet to be fitted, but {name} is "
+                f"fitted already. Leave out the option, or {name}"
             )
         model, notes = load_predictor(name)
         for key in ("id", "label", "groups"):
@@ -48,9 +48,9 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         seen = were_seen(digests(problem.samples), notes["digests"])
         if len(seen) != notes.get("rows") or not seen.any():
             raise ValueError(
-                f"{', '.join(options.data)}: not the rows that {name} was fitted to, "
-                f"which were {notes.get('rows')} of {some(notes.get('files', ()))}; "
-                "name these"
+                f"{', '.join(options.data)}: these are not the rows that {name} was "
+                f"fitted to, which were {counted(notes.get('rows', 0), 'row')} of "
+                f"{some(notes.get('files', ()))}; name those files"
             )
     with progress(options) as say:
         if model is None:

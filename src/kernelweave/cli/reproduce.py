@@ -20,6 +20,7 @@ from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import missing_rows, run_experiment
+from kernelweave.views.columns import counted
 
 #: The file that marks a folder as ours.
 MARK_FILE = "reproduce.json"
@@ -38,12 +39,12 @@ def run_reproduce(options: argparse.Namespace) -> int:
     Returns
     -------
     status : int
-        0, or 3 if a table or figure stayed empty for want of data.
+        0, or 3 if a table or figure stayed empty because data are missing.
     """
     paper = load_paper(options.paper)
     experiments = paper.select(options.part)
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
-    # Now, so that an interrupted run can recognise its folder.
+    # Now, so that the folder of an interrupted run is recognised.
     write_mark(folder / MARK_FILE, {"command": _command(options)}, [])
     print(f"{paper.reference}\n")
     if not options.cached:
@@ -61,8 +62,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     empty = [r.experiment.key for r in all_results if not r.rows]
     if empty and not options.cached:
         print(
-            f"kernelweave: no data for {', '.join(empty)}; see above where they can be "
-            "had",
+            f"kernelweave: no data for {', '.join(empty)}; see above for where to get "
+            "them",
             file=sys.stderr,
         )
         return EMPTY
@@ -70,7 +71,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
 
 
 def _print_plan(experiments: Sequence[Experiment]) -> None:
-    """What can be run, what cannot, and where the missing data can be had."""
+    """Print what can be run, what cannot, and where to get the missing data."""
     reasons: dict[str, dict[str, None]] = {}
     lines = []
     for experiment in experiments:
@@ -81,9 +82,9 @@ def _print_plan(experiments: Sequence[Experiment]) -> None:
         lines.append(f"  {experiment.key}: {total - len(missing)} of {total} rows")
     if not reasons:
         return
-    print("With the data found, this can be run:")
+    print("With the data that were found, these can be run:")
     print("\n".join(lines))
-    print("\nThis cannot, for want of data:")
+    print("\nThese cannot, because data are missing:")
     for why, rows in reasons.items():
         print(f"  {'; '.join(rows)}: {why}")
     print()
@@ -129,7 +130,7 @@ def _print_results(results: Results) -> None:
         print(f"\n  {'; '.join(rows)} {verb} left out: {why}")
     for column, messages in results.warnings.items():
         for text, count in messages.items():
-            print(f"  warning of {column} in {count} split(s): {text}")
+            print(f"  warning from {column} in {counted(count, 'split')}: {text}")
     print()
 
 

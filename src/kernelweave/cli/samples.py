@@ -19,7 +19,7 @@ from kernelweave.cli.read import (
     read_mudata,
     suggest,
 )
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import check_distinct, read_ids
 from kernelweave.views.tables import join_tables
 
@@ -46,7 +46,7 @@ class Tables:
     files : dict of str to str
         The file of each table.
     id : str or None
-        Column of the ids; None is the index, or none at all for a single file.
+        Column of the ids. None: the ids are the index, or a single file has none.
     """
 
     frames: dict[str, Any]
@@ -55,7 +55,7 @@ class Tables:
 
     @property
     def alone(self) -> bool:
-        """Whether it is one file whose columns keep their names."""
+        """Whether there is one file, whose columns keep their names."""
         return list(self.frames) == [""]
 
     def owners(self, column: str) -> list[tuple[str, str]]:
@@ -77,12 +77,12 @@ class Tables:
         if len(found) > 1:
             raise ValueError(
                 f"{what} {column!r} is in {some(self.files[n] for n, _ in found)}; say "
-                f"which is meant: {found[0][0]}.{column}"
+                f"which one you mean, as in {found[0][0]}.{column}"
             )
         return found[0]
 
     def copies(self, column: str, other: str) -> bool:
-        """Whether two columns have one name; MuData puts a modality before it."""
+        """Whether two columns have the same name, apart from a MuData modality."""
         if self.id is None and not self.alone:
             return column.rpartition(":")[2] == other.rpartition(":")[2]
         return column == other
@@ -98,7 +98,7 @@ class Samples:
         The columns of all views. Its index holds the ids or, for a file without ids,
         numbers of rows from 1.
     id_name : str
-        What the ids are called.
+        Name of the ids.
     views : list of (name, kernel, columns)
         For the ``views`` parameter.
     target : Series of length n, or None
@@ -106,7 +106,7 @@ class Samples:
     groups : ndarray of shape (n,) or None
         Values of the groups column.
     told : list of str
-        What there is to say about it.
+        Remarks on the rows, to be printed.
     """
 
     data: Any
@@ -148,8 +148,8 @@ def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
             name = "" if len(arguments) == 1 else Path(text).name.partition(".")[0]
         if name in frames:
             raise ValueError(
-                f"two tables are called {name!r}: {files[name]} and {path}; name them: "
-                "NAME=FILE"
+                f"two tables are called {name!r}: {files[name]} and {path}; give them "
+                "names: NAME=FILE"
             )
         frames[name], files[name] = read_frame(path, ids), path
     if "" in frames and len(frames) > 1:
@@ -167,7 +167,7 @@ def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
     if id_column is None and not tables.alone:
         common = set.intersection(*(set(frame.columns) for frame in frames.values()))
         hint = f"; all of them have {some(map(repr, sorted(common)))}" if common else ""
-        raise ValueError(f"tables are joined by ids: name their column with --id{hint}")
+        raise ValueError(f"tables are joined by id: name its column with --id{hint}")
     return tables
 
 
@@ -177,12 +177,14 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
         raise ValueError("name the column to predict with --label")
     label = set(tables.owners(options.label))
     if tables.id in [own for _, own in label]:
-        raise ValueError(f"--label {options.label} names the ids; name another column")
+        raise ValueError(
+            f"--label {options.label} holds the ids; choose another column"
+        )
     others = [("drop", column) for column in options.drop]
     others += [("groups", options.groups)] if options.groups else []
     for option, column in others:
         if label and label <= set(tables.owners(column)):
-            raise ValueError(f"--{option} {column} is the label; name another column")
+            raise ValueError(f"--{option} {column} is the label; choose another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
@@ -198,7 +200,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     views = choose_views(joined.views, options)
     if not views:
         raise ValueError(
-            f"{some(tables.files.values())}: no columns besides the label "
+            f"{some(tables.files.values())}: there are no columns besides the label "
             f"{options.label!r}"
         )
     used = dict.fromkeys(c for _, _, columns in views for c in columns)
@@ -231,22 +233,23 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
         if lost:
             other = "leave out the whole table"
             if tables.alone:
-                other = "name it NAME=FILE as in the fit if that had several tables"
+                other = "if the fit had several tables, pass NAME=FILE as it did"
             raise ValueError(
-                f"{tables.files[name]} lacks {len(lost)} column(s) that the model was "
-                f"fitted to: {some(lost)}; add them, or {other}"
+                f"{tables.files[name]} lacks {counted(len(lost), 'column')} that the "
+                f"model was fitted to: {some(lost)}; add what is missing, or {other}"
             )
     if not any(given.values()):
         known_tables = sorted({c.partition(".")[0] for c in wanted})
         raise ValueError(
             f"none of the tables {some(map(repr, tables.frames))} is known to the "
-            f"model; name them NAME=FILE as in the fit: {some(map(repr, known_tables))}"
+            "model; pass NAME=FILE with the names used in the fit: "
+            f"{some(map(repr, known_tables))}"
         )
     told = list(joined.told)
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
-        told.append(f"No row has the view(s) {some(gone)}.")
+        told.append(f"No row has the view{'s' * (len(gone) > 1)} {some(gone)}.")
     if target is not None:
         target = target.reindex(joined.data.index)
     data = joined.data.reindex(columns=wanted)
@@ -259,14 +262,14 @@ def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Sampl
     lost = [name for name in wanted if name not in samples.data]
     if lost:
         raise ValueError(
-            f"{', '.join(files)}: not the rows that the model was fitted to: the "
-            f"column {lost[0]!r} is missing"
+            f"{', '.join(files)}: these are not the rows that the model was fitted "
+            f"to, since the column {lost[0]!r} is missing; name the files of the fit"
         )
     return replace(samples, data=samples.data[wanted], views=views_of_model(model))
 
 
 def views_of_model(model: Any) -> list[View]:
-    """The views of a model that was fitted to a table, with the names of columns."""
+    """The views of a model that was fitted to a table, with their column names."""
     names = [str(name) for name in model.feature_names_in_]
     return [
         (view.name, view.kernel, [names[i] for i in positions])
@@ -283,7 +286,7 @@ def _join(tables: Tables, label: str | None) -> Samples:
     if label is not None:
         owner, target = tables.find(label, "the label column")
         frames[owner] = frames[owner].rename(columns={target: "\0label"})
-        for name, frame in frames.items():  # otherwise the answer would be a feature
+        for name, frame in frames.items():  # copies would give the answer away
             own = [c for c in map(str, frame.columns) if tables.copies(c, target)]
             copies += [(name, column) for column in own]
             frames[name] = frame.drop(columns=own)
@@ -312,14 +315,14 @@ def _single(tables: Tables, label: str | None) -> Samples:
             f"--groups {tables.id}"
         ) from None
     frame, id_name = frame.drop(columns=tables.id or []), str(frame.index.name)
-    target, told = None, [f"Data: {path}, {len(frame)} rows"]
+    target, told = None, [f"Data: {path}, {counted(len(frame), 'row')}"]
     if label is not None:
         _, label = tables.find(label, "the label column")
         kept = frame[label].notna()
         if not kept.any():
             raise ValueError(f"{path}: the label column {label!r} is empty")
         if not kept.all():
-            told[0] += f", {int((~kept).sum())} of them without a label and left out"
+            told[0] += f"; without a label and left out: {(~kept).sum()}"
         frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
     return Samples(frame, id_name, views, target, None, told)
@@ -328,17 +331,17 @@ def _single(tables: Tables, label: str | None) -> Samples:
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
     frames = dict(tables.frames)
     for column in drop:
-        # find raises, as no table has the column
+        # find raises if no table has the column
         owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
-            if own != tables.id:  # which is no feature anyway
+            if own != tables.id:  # which is not a feature anyway
                 frames[name] = frames[name].drop(columns=own, errors="ignore")
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
     return replace(tables, frames=frames), told
 
 
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
-    """The tables without a column, and the column by id; bare tables vanish."""
+    """The tables without a column, and that column; a table left empty is dropped."""
     name, own = tables.find(column, what)
     frame = tables.frames[name]
     values = frame[own]
@@ -359,7 +362,7 @@ def choose_views(tables: list[View], options: argparse.Namespace) -> list[View]:
     ----------
     tables : list of (name, kernel, columns)
         The columns of each table, without label, ids and groups. A table called ""
-        is a single file, which makes the view "all" if nothing else is said.
+        is a single file, which becomes the view "all" unless the options say otherwise.
     options : argparse.Namespace
         With ``view``, ``view_prefix``, ``kernel`` and ``view_settings``.
     """
@@ -415,22 +418,22 @@ def matching(view: str, items: Any, columns: Sequence[str]) -> list[str]:
         found = found or [name for name in columns if name.startswith(item)]
         if not found:
             raise ValueError(
-                f"view {view!r}: no column is called, matches or begins with {item!r}; "
-                f"{suggest(item, columns)}"
+                f"view {view!r}: no column is called {item!r}, matches it or begins "
+                f"with it; {suggest(item, columns)}"
             )
         chosen += found
     return list(dict.fromkeys(chosen))
 
 
 def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, str]:
-    """The target as an array, the task, and why it is this task.
+    """The target as an array, the task, and the reason for it.
 
     Parameters
     ----------
     samples : Samples
         With a target.
     task : {"classification", "regression"} or None
-        What the user says; None: to be inferred.
+        What the user asked for; None: infer it.
 
     Returns
     -------
@@ -446,29 +449,29 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     pandas = pandas_or_why()
     of_kind = pandas.api.types
     numeric = of_kind.is_numeric_dtype(values) and not of_kind.is_bool_dtype(values)
-    if task == "regression" and not numeric:  # a spreadsheet has numbers as texts
+    if task == "regression" and not numeric:  # a spreadsheet may hold numbers as text
         read = pandas.to_numeric(values.astype(str), errors="coerce")
         if read.isna().any():
             text = values[read.isna()].tolist()[0]
             raise ValueError(
-                f"the label column {name!r} holds {text!r}, which is not a number, as "
-                "a regression needs"
+                f"the label column {name!r} holds {text!r}, which is not a number; "
+                "a regression needs numbers"
             )
         values, numeric = read, True
     numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)
     if not np.isfinite(numbers).all():
         raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
     broken = numbers[numbers != np.round(numbers)]
-    kind = "texts" if not numeric else "numbers" if len(broken) else "whole numbers"
-    holds = f"column {name!r} holds {k} different {kind}"
+    kind = "text" if not numeric else "number" if len(broken) else "whole number"
+    holds = f"column {name!r} holds {counted(k, f'distinct {kind}')}"
     many, most = k > MANY, k > max(2, n / 2)
-    if task is None and kind == "texts" and most and (many or k == n):
+    if task is None and kind == "text" and most and (many or k == n):
         raise ValueError(
             f"the label {holds} in {n} rows, which look like row names rather than "
-            "classes; name the column of the classes with --label, or use --task "
+            "classes; name the column of classes with --label, or use --task "
             "classification if they are classes after all"
         )
-    if task is None and kind == "whole numbers" and (many or most):
+    if task is None and kind == "whole number" and (many or most):
         raise ValueError(
             f"the label {holds} in {n} rows: are they measurements or classes? Use "
             "--task regression or --task classification"

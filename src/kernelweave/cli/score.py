@@ -1,4 +1,4 @@
-"""How good predictions of rows that a model has not seen are, in words and numbers."""
+"""Scores of predictions for rows that a model has not seen, in words and numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.cli.read import as_written
 from kernelweave.models.shared.learner import accuracy
+from kernelweave.views.columns import counted
 
 
 def score_classes(
@@ -23,7 +24,7 @@ def score_classes(
     given : Series of length m
         True classes, with gaps.
     classes : ndarray of shape (k,)
-        Those that the model knows.
+        The classes that the model knows.
 
     Returns
     -------
@@ -38,15 +39,15 @@ def score_classes(
     right = np.array([mine == true for mine, true in pairs])
     share, error = accuracy(right)
     words = (
-        f"Accuracy on {len(right)} rows with a class: {100 * share:.1f} % ± "
+        f"Accuracy on {counted(len(right), 'row')} with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
     learned = set(classes.tolist())
     unknown = [true for true in truth if true not in learned]
     if unknown:
         words += (
-            f"\n  {len(unknown)} of them belong to classes unknown to the model, such "
-            f"as {str(unknown[0])!r}; they count as wrong."
+            f"\n  Counted as wrong: {counted(len(unknown), 'row')} of classes unknown "
+            f"to the model, such as {str(unknown[0])!r}."
         )
     score = {"accuracy": share, "standard_error": error, "scored_rows": len(right)}
     return score, words
@@ -59,14 +60,14 @@ def score_numbers(
     rmse = root_mean_squared_error(truth, predicted)
     r2 = r2_score(truth, predicted) if np.ptp(truth) > 0 else np.nan
     words = (
-        f"R2 on {len(truth)} rows with a number: {r2:.3f}; root mean squared error "
-        f"{rmse:.4g}."
+        f"R2 on {counted(len(truth), 'row')} with a number: {r2:.3f}; root mean "
+        f"squared error {rmse:.4g}."
     )
     return {"r2": r2, "rmse": rmse, "scored_rows": len(truth)}, words
 
 
 def _as_class(value: Any, dtype: Any) -> Any:
-    """A class as the model has it: an integer or a text."""
+    """A class in the form that the model uses: an integer or text."""
     if not np.issubdtype(dtype, np.integer):
         return str(as_written(value)).strip()
     try:

@@ -1,4 +1,4 @@
-"""Which rows of a table a saved model has learned from; a file keeps their digests."""
+"""Which rows of a table a saved model was trained on; its file keeps their digests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import Samples
 
-#: Digests that a model file keeps at most, of rows times views: 3 MB.
+#: Most digests that a model file keeps, one per row and view: 3 MB.
 MOST = 2**18
 
 
@@ -38,7 +38,7 @@ def digests(samples: Samples) -> Any:
 
 
 def written(found: Any, most: int = MOST) -> str:
-    """Digests as a text, of as many evenly spaced rows as there is room for."""
+    """Digests as text, of as many evenly spaced rows as there is room for."""
     n, v = found.shape
     step = -(-n * v // most)
     return base64.b64encode(found[::step].astype("<u8").tobytes()).decode("ascii")
@@ -73,7 +73,7 @@ def were_seen(new: Any, training: Any) -> np.ndarray:
 
 
 def _cells(column: Any) -> Any:
-    """A number for each cell: that of its float or its text."""
+    """A number for each cell: a hash of its float or its text."""
     pandas = pandas_or_why()
     if pandas.api.types.is_numeric_dtype(column):  # booleans count as numbers
         values = column.to_numpy(dtype=float, na_value=np.nan) + 0.0  # -0 is 0

@@ -1,4 +1,4 @@
-"""A file of settings, ``--views views.toml``: what the options cannot say."""
+"""The settings file, ``--views views.toml``: what options cannot express."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Check = Callable[[Any], Any]
 
 
 def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
-    """Fill the options that were not given with what the file ``options.views`` says.
+    """Complete the options that were not given from the file ``options.views``.
 
     Adds ``options.view_settings``, a dict from the name of a view to its ``columns``,
-    ``drop`` and ``kernel``, and ``options.parameters``, those of the estimator that
-    were given.
+    ``drop`` and ``kernel``, and ``options.parameters``, the parameters of the
+    estimator that were given.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
 def _checked(
     where: str, table: dict[str, Any], known: Mapping[str, Check]
 ) -> dict[str, Any]:
-    """The values of a table, read; its keys must be known."""
+    """The values of a table after their checks; unknown keys are refused."""
     found = {}
     for key, value in table.items():
         if key not in known:
@@ -109,7 +109,7 @@ def _kernel(value: Any) -> Any:
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in WITH_PARAMETERS:
         raise ValueError(
-            f"must be a name, or a table with a name, one of {', '.join(KERNELS)}; "
+            f"must be a name, or a table whose name is one of {', '.join(KERNELS)}; "
             f"found {value!r}"
         )
     given = {key: setting for key, setting in value.items() if key != "name"}

@@ -1,4 +1,4 @@
-"""Judge a model on rows that it has not seen, beside simpler ones."""
+"""Judge a model, and simpler ones, on rows that they have not seen."""
 
 from kernelweave.evaluation.evaluate import evaluate
 

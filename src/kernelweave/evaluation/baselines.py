@@ -60,14 +60,14 @@ def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
 
 
 class _OfViews(BaseEstimator):
-    """Models of single views, which make one prediction together.
+    """Models of single views that make one prediction together.
 
     Parameters
     ----------
     views : list of (name, kernel, columns), or list of int
         The views; numbers are those of precomputed kernels.
     base : estimator
-        What is fitted to each of them.
+        The estimator that is fitted to each of them.
     """
 
     def __init__(self, views: Any, base: Any) -> None:
@@ -114,8 +114,8 @@ class _OfViews(BaseEstimator):
 class OneView(_OfViews):
     """The model of a single view, fitted to the rows that have it.
 
-    A row without the view is predicted by the class proportions, or the mean, and so is
-    every row if the view is constant.
+    For a row without the view, the prediction is the class proportions, or the mean; if
+    the view is constant, for every row.
     """
 
     def __init__(self, views: Any, base: Any, place: int) -> None:
@@ -139,7 +139,7 @@ class OneView(_OfViews):
 
     @property
     def loo_error_(self) -> float:
-        """That of the model; infinity if the view is constant."""
+        """The leave-one-out error of the model; infinity if the view is constant."""
         return getattr(self.last_, "loo_error_", np.inf)
 
     def _inputs(self, X: Any) -> Any:
@@ -160,8 +160,8 @@ class StackedViews(_OfViews):
     """Logistic or ridge regression on held-out outputs of one model per view.
 
     The outputs are logarithms of probabilities, or predictions in units of the standard
-    deviation of the targets, so that the penalty does not depend on theirs. Inner folds
-    keep groups together, as the outer ones do.
+    deviation of the targets, so that the penalty does not depend on the unit of y.
+    Inner folds keep groups together, as the outer ones do.
     """
 
     def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:

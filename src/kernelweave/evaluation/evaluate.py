@@ -1,4 +1,4 @@
-"""Cross-validate a model beside its baselines, on the same rows."""
+"""Cross-validate a model and its baselines on the same rows."""
 
 from __future__ import annotations
 
@@ -60,30 +60,30 @@ def evaluate(
       regression on held-out predictions) of one such model for each view;
     - *no view*: the class proportions (the mean) of the training rows.
 
-    **Scores.** With :math:`u_i = 1` if row i was predicted correctly and else 0, and
+    **Scores.** With :math:`u_i = 1` if row i was predicted correctly, 0 otherwise, and
     :math:`v_i = 1`, the accuracy is :math:`\sum_i u_i / \sum_i v_i`. With
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
-    Of several outputs, it is the mean over those that vary.
-    The lead over another method is the ratio with the difference of both :math:`u_i`,
-    row by row.
+    With several outputs, it is the mean over those that vary.
+    The lead over another method is the same ratio with the difference between the two
+    :math:`u_i`, row by row.
 
     **Standard errors** are those of a ratio R of means,
     :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
-    over the m groups g (over rows, if there are no groups). If all rows are
-    right, or all wrong, that would be zero; the share is then taken to be that of two
-    rows more, of which one is right. So is the share of a class in the balanced
-    accuracy, and that of rows on which two methods differ, if there are none: a lead of
-    zero is not certain either.
+    over the m groups g (over rows, if there are no groups). If all rows are right, or
+    all wrong, that would be zero; the share is then computed as if there were two more
+    rows, one of them right. The same is done for the share of a class in the balanced
+    accuracy, and for the share of rows on which two methods differ if they never do: a
+    lead of zero is not certain either.
 
-    Standard errors include the chance in which rows are tested. They leave out that of
-    the training rows, which the folds share, and no unbiased estimate includes it
-    (Bengio and Grandvalet 2004). So two standard errors cover less than they seem to:
-    with 40 rows and three views, the accuracy of the model on new rows was within them
-    in 85 % of 60 draws on pure noise, in 95 % with one informative view and in 77 %
-    with 10 groups of 4 rows; R^2 on pure noise in 82 %. A lead over *no view* was
-    beyond them in 4 % of 150 draws for ridge regressions of noise, and one over *equal
-    weights* in 5 % of 150 for discriminants.
+    Standard errors include the variation due to which rows are tested. They leave out
+    that due to the training rows, which the folds share, and no unbiased estimate
+    includes it (Bengio and Grandvalet 2004). So intervals of two standard errors cover
+    less than they seem to: with 40 rows and three views, the accuracy of the model on
+    new rows was within two in 85 % of 60 draws on pure noise, in 95 % with one
+    informative view and in 77 % with 10 groups of 4 rows; R^2 on pure noise in 82 %. A
+    lead over *no view* exceeded two in 4 % of 150 draws for ridge regressions of noise,
+    and one over *equal weights* in 5 % of 150 for discriminants.
 
     Parameters
     ----------
@@ -100,19 +100,19 @@ def evaluate(
     sample_weight : array-like of shape (n,), default=None
         Weights of the rows, for fitting and for the scores.
     baselines : bool, default=True
-        Whether to fit the baselines too.
+        Whether to fit the baselines as well.
     random_state : int, RandomState instance or None, default=0
         Source of randomness for the folds.
     report : callable, default=None
-        Told what is being done, as a string.
+        Called with a string that says what is being done.
 
     Returns
     -------
     result : Bunch
         ``table``: one record per method: ``method``, ``score`` (accuracy or R^2) and
         ``score_se``; for classifiers ``balanced_accuracy`` and ``log_loss``, each with
-        its standard error, None without probabilities; ``lead`` and ``lead_se``, by how
-        much the model's score is ahead of the method's; ``remark``, why a method could
+        its standard error, None without probabilities; ``lead`` and ``lead_se``, how
+        far the model's score is ahead of the method's; ``remark``, why a method could
         not be judged.
 
         ``held_out``: predictions and, for discriminants, projections of the model, with
@@ -164,29 +164,20 @@ def evaluate(
         X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
     of_rows["has"] = observed_views(fitted, X)
-    held: dict[str, HeldOut | str] = {}
-    methods = {MODEL: model} | (baselines_of(fitted, names) if baselines else {})
-    for name, method in methods.items():
+    given = (X, targets, fold, of_rows)
+    own = _predicted(MODEL, model, *given, say, pairwise=pairwise, axes=axes)
+    held: dict[str, HeldOut | str] = {MODEL: own}
+    others = baselines_of(fitted, names) if baselines else {}
+    for name, method in others.items():
         try:
-            held[name] = out_of_fold(
-                method,
-                X,
-                targets,
-                fold,
-                axes=axes if name == MODEL else None,
-                pairwise=pairwise,
-                report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
-                **taken_by(method, of_rows),
-            )
+            held[name] = _predicted(name, method, *given, say, pairwise=pairwise)
         except (ValueError, TypeError) as error:
-            if name == MODEL:
-                raise
             held[name] = " ".join(str(error).split())
     judge = _Judge(targets, outputs, fold, design)
-    table = [judge.record(name, rows, held[MODEL]) for name, rows in held.items()]
+    table = [judge.record(name, rows, own) for name, rows in held.items()]
     return Bunch(
         table=table,
-        held_out=held[MODEL],
+        held_out=own,
         model=fitted,
         score_name="accuracy" if classify else "R2",
         summary=summarise(table, classify),
@@ -194,14 +185,30 @@ def evaluate(
     )
 
 
+def _predicted(
+    name: str,
+    method: Any,
+    X: Any,
+    targets: np.ndarray,
+    fold: np.ndarray,
+    of_rows: dict[str, Any],
+    say: Any,
+    **settings: Any,
+) -> HeldOut:
+    """Predictions out of fold by one of the methods, whose progress is reported."""
+    settings["report"] = lambda i, k: say(f"{name}: fold {i} of {k}")
+    given: dict[str, Any] = taken_by(method, of_rows)
+    return out_of_fold(method, X, targets, fold, **settings, **given)
+
+
 def _refuse(model: Any, y: Any) -> None:
-    """Refuse what is no classifier or regressor of this package."""
+    """Refuse what is not a classifier or regressor of this package."""
     kind = type(model).__name__
     if not hasattr(model, "views"):
         raise TypeError(
-            f"evaluate needs an estimator of this package, got {kind}; of a Pipeline, "
-            "pass the last step, and put the earlier ones into the kernels of its "
-            "views with kernelweave.kernels.Pipe"
+            f"evaluate needs an estimator of this package, got {kind}; instead of a "
+            "Pipeline, pass its last step, with the earlier ones in the kernels of its "
+            "views (kernelweave.kernels.Pipe)"
         )
     if not is_classifier(model) and not is_regressor(model):
         raise TypeError(
@@ -210,8 +217,8 @@ def _refuse(model: Any, y: Any) -> None:
         )
     if isinstance(model, TransductiveKernelSVC) and np.any(np.asarray(y) == -1):
         raise ValueError(
-            "y marks rows without a label by -1, and such rows cannot be judged; pass "
-            "only rows with a label"
+            "y marks rows without a label with -1, and predictions for them cannot be "
+            "judged; pass only rows with a label"
         )
 
 
@@ -220,8 +227,8 @@ def _standard_outputs(y: np.ndarray, weights: np.ndarray | None) -> StandardOutp
     outputs = StandardOutputs.of(y.reshape(len(y), -1).astype(float), weights)
     if not outputs.varies.any():
         raise ValueError(
-            f"evaluate: y is constant ({outputs.mean[0]:.3g} in every row), so that "
-            "R^2 is undefined; pass outputs that vary"
+            f"evaluate: y is constant ({outputs.mean[0]:.3g} in every row), so R^2 is "
+            "undefined; pass outputs that vary"
         )
     return outputs
 
@@ -231,11 +238,11 @@ def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
     if outputs is None or outputs.varies.all():
         return []
     constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
-    return [f"Constant output(s) {constant} are no part of the score."]
+    return [f"Constant outputs are excluded from the score: {constant}."]
 
 
 def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What ``fit`` of a method takes for each row; all, for those of single views."""
+    """The arguments per row that ``fit`` of a method takes; all, if it takes any."""
     known = inspect.signature(method.fit).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
     given = {name: v for name, v in of_rows.items() if v is not None}
@@ -255,7 +262,7 @@ class _Judge:
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
     design : RowDesign
-        Weights of the rows, and which are judged together.
+        Weights of the rows, and which rows are judged together.
     """
 
     y: np.ndarray
@@ -323,7 +330,7 @@ class _Judge:
         return record | {"remark": ""}
 
 
-#: The methods within a sentence.
+#: How a sentence refers to each method.
 IN_WORDS = {
     "best single view": "the best single view",
     "equal weights": "equal weights",
@@ -338,7 +345,7 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
     score, error = (unit * table[0][key] for key in ("score", "score_se"))
     reached = f"reached an R² of {score:.2f}"
     if classify:
-        reached = f"was right in {score:.1f} % of the cases"
+        reached = f"was right in {score:.1f} % of cases"
     told = (
         f"On rows that it had not seen, the model {reached} (standard error "
         f"{error:{form}})."

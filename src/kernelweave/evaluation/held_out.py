@@ -25,21 +25,22 @@ class HeldOut:
     Attributes
     ----------
     predicted : ndarray of shape (m,) or (m, n_outputs)
-        Predicted classes or numbers; a class that is not theirs, or NaN, for rows
-        without a prediction.
+        Predicted classes or numbers; for rows without a prediction, a class other than
+        their own, or NaN.
     targets : ndarray of the same shape or None
-        The true ones, if they are known.
+        The true classes or numbers, if they are known.
     fold : ndarray of shape (m,) or None
-        The fold of the row, from 1, which was held out to predict it; 0 if the row is
-        in no fold and has no prediction. None if the rows are not training rows.
+        The fold of each row, numbered from 1, which was held out to predict it; 0 if
+        the row is in no fold and has no prediction. None for rows other than the
+        training rows.
     how : str
         How the predictions were made.
     classes : ndarray of shape (k,) or None
         All classes, for a classifier.
     probability : ndarray of shape (m, k) or None
-        Probability of each class, if the model tells.
+        Probability of each class, if the model predicts probabilities.
     coordinates : ndarray of shape (m, k - 1) or None
-        Projections, if the model has them.
+        Projections, if the model has any.
     """
 
     predicted: np.ndarray
@@ -70,11 +71,11 @@ def assign_folds(
     classify: bool = True,
     random_state: Any = 0,
 ) -> tuple[np.ndarray, list[str]]:
-    """Divide the rows into folds, which keep groups together and classes in proportion.
+    """Divide the rows into folds that keep groups together and classes in proportion.
 
-    Without groups, every class has a row in every fold, so that no model lacks a class.
-    The only row (or group) of a class is in no fold: a model that had not seen it would
-    not know its class.
+    Without groups, every class has a row in every fold, so no model lacks a class. The
+    only row (or group) of a class is in no fold: a model that had not seen it would not
+    know its class.
 
     Parameters
     ----------
@@ -118,20 +119,20 @@ def assign_folds(
 def _of_large_classes(
     y: np.ndarray, design: RowDesign, most: int, what: str
 ) -> tuple[np.ndarray, int, list[str]]:
-    """Rows of classes with two units or more, units of the smallest such, remarks."""
+    """Rows of classes with two or more units; units of the smallest; remarks."""
     classes, codes = np.unique(y, return_inverse=True)
     counts = units_per_class(codes, design)
     several, remarks = counts > 1, []
     if not several.any():
         raise ValueError(
             f"no class has two {what}s, so no row can be predicted by a model that "
-            "has not seen it; more rows are needed"
+            f"has not seen it but knows its class; add {what}s"
         )
     size = int(counts[several].min())
     if size < most:
         small = classes[several][counts[several].argmin()]
         remarks.append(
-            f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
+            f"{size} folds instead of {most}: the class {str(small)!r} has only {size} "
             f"{what}s."
         )
     if not several.all():
@@ -174,11 +175,11 @@ def out_of_fold(
         From :func:`assign_folds`.
     axes : ndarray of shape (n, k - 1), default=None
         Projections by the model fitted to all rows, with which those of the folds are
-        aligned. Without them there are none.
+        aligned; None makes no projections.
     pairwise : bool, default=False
         Whether X holds kernels.
     report : callable, default=None
-        Told the number of each fold, and how many there are.
+        Called with the number of each fold and the number of folds.
     **of_rows : ndarray of shape (n,) or None
         Passed to ``fit``, such as sample_weight and groups.
 
@@ -188,8 +189,8 @@ def out_of_fold(
         Predictions and projections of the rows.
     """
     classes = np.unique(y) if is_classifier(model) else None
-    # Whole numbers as targets of a regression must not round its predictions. Rows in
-    # no fold have classes that no row in a fold has.
+    # Floats, since whole numbers as targets must not round predictions. The class of a
+    # row in a fold is wrong for every row in no fold.
     predicted = np.full(y.shape, np.nan)
     if classes is not None:
         predicted = np.full_like(y, y[fold > 0][0])
@@ -223,7 +224,7 @@ def out_of_fold(
 
 
 def _aligned(part: Any, old: Any, new: Any, axes: np.ndarray) -> np.ndarray:
-    """Projections of new rows in the axes of a fit that has old rows at ``axes``.
+    """Projections of new rows, in the axes of a fit that projects old ones to ``axes``.
 
     The axes of two fits differ by a rotation, found from the rows they share. A class
     that the part has not seen lacks an axis, which is zero for all rows.

@@ -33,7 +33,7 @@ def can_draw() -> bool:
 
 
 def save_figure(figure: Any, path: Any) -> None:
-    """Write a figure to a file, and forget it."""
+    """Write a figure to a file, and close it."""
     figure.savefig(path, dpi=150)
     pyplot("save_figure").close(figure)
 
@@ -69,7 +69,7 @@ def label_rows(
 def text_beside(
     ax: Any, text: str, place: tuple[float, Any], *, gap: float = 4, **style: Any
 ) -> Any:
-    """Text some points to the right of a place, or to the left of it if negative."""
+    """Text ``gap`` points to the right of a place, or to its left if negative."""
     middle = {"va": "center", "ha": "left" if gap >= 0 else "right", "fontsize": 8}
     shift = {"xytext": (gap, 0), "textcoords": "offset points"}
     return ax.annotate(text, place, **shift, **middle | style)
@@ -87,7 +87,7 @@ class Drawn:
     title: str | None = None
 
     def _finish(self, ax: Any) -> Self:
-        """Note the axes and the figure; write the title, if there is one."""
+        """Keep the axes and the figure; write the title, if there is one."""
         if self.title:
             ax.set_title(self.title, fontsize=10, loc="left")
         self.ax_, self.figure_ = ax, ax.figure

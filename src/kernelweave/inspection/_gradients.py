@@ -39,7 +39,7 @@ PROBES = 256
 
 
 def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeError:
-    """The error of columns without a known gradient: why, and what to use instead."""
+    """The error for columns without a known gradient: why, and what to use instead."""
     rows = "sklearn.inspection.permutation_importance on held-out rows"
     return TypeError(f"{why}; use {instead}, or {rows}")
 
@@ -65,7 +65,7 @@ def expansion_gradient(
         kind.__name__ for kind in (Linear, RBF, Polynomial, Laplacian, Chi2, Cosine)
     )
     raise no_gradient(
-        f"no gradient is known of the kernel {kernel.label!r}, but those of {known} are"
+        f"no gradient is known for the kernel {kernel.label!r}, only for {known}"
     )
 
 
@@ -144,7 +144,7 @@ def _by_column(
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
     if isinstance(X, Columns) and not X.is_numeric:
-        raise no_gradient("columns that are not just numbers have no gradient")
+        raise no_gradient("columns that do not hold only numbers have no gradient")
     if isinstance(X, Columns) and (not steps or isinstance(steps[0], Standardizer)):
         X = X.numbers
     X = X.toarray() if issparse(X) else X
@@ -181,8 +181,8 @@ def pull_back(gradient: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
 def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
     """The matrix (e, d) of a transformer, by steps of one deviation either way.
 
-    That a transformer is affine is seen from its values: on both sides of the mean row,
-    and at the rows (m, d) themselves.
+    Whether the transformer is affine is checked by its values on both sides of the mean
+    row, and at the rows (m, d) themselves.
     """
     origin, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)

@@ -16,14 +16,14 @@ from kernelweave.solvers import solve
 from kernelweave.weights import LpBall
 from kernelweave.weights.polyhedral import proven_minimum
 
-#: Distance between the proven and the reached end of a range that counts as none.
+#: Distance between the proven and the reached end of a range that is close enough.
 RESOLUTION = 2e-3
 #: Linear programs per end; most ends need fewer than ten.
 MAX_PROGRAMS = 60
 #: Evaluations to find the point of a segment where the criterion reaches the level.
 MAX_TRIALS = 12
-#: Part of the way from the optimum to the best point so far where the next segment
-#: starts: close to the end that is sought, segments leave the level set near it.
+#: The next segment starts this fraction of the way from the optimum to the best point
+#: so far: a segment that starts near the end sought leaves the level set near it.
 NEARLY = 0.9
 #: Relative gap to which the optimum is known before the ranges are computed.
 OPTIMUM = 1e-8
@@ -97,7 +97,7 @@ class LevelSet:
         if not np.any(chosen) or np.array_equal(chosen, self.is_kernel):
             share = float(np.any(chosen))  # none or all, whatever the weights
             return share, share
-        # In shares times the sign, the largest is wanted, and none exceeds ``proven``.
+        # The largest share times the sign is sought, and none exceeds ``proven``.
         chosen, proven = sign * chosen, max(sign, 0.0)
         reached = first = self._share(self.best, chosen)
         base = self.best

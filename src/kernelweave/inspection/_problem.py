@@ -28,11 +28,11 @@ from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
 
-#: Relative gap to which a problem is solved again: the weights it leaves undetermined
-#: differ by about its square root, well below the spread between samples.
+#: Relative gap to which a problem is solved again: it leaves the weights uncertain by
+#: about its square root, well below the spread between samples.
 LOOSE = 1e-5
-#: Relative difference from the certified value beyond which X and y are not those of
-#: the fit; single precision and loose tolerances of a fit stay below it.
+#: Beyond this relative difference from the certified value, X and y are not those of
+#: the fit; single precision and loose tolerances of a fit cause less.
 SAME_VALUE = 1e-3
 
 
@@ -45,8 +45,8 @@ class WeightProblem:
     model : estimator
         The fitted model.
     bank : Bank
-        Its p kernels that vary over the training rows, centred, of trace n (with
-        row weights: as often as rows count, but not multiplied by their roots).
+        Those p of its kernels that vary over the training rows, centred, of trace n
+        (with row weights, in the weighted sense, but not multiplied by their roots).
     views : list of str of length p
         The view of each of them.
     names : list of str
@@ -54,9 +54,9 @@ class WeightProblem:
     targets : ndarray of shape (n,) or (n, t)
         Outputs, or codes of classes from 0.
     of_classes : bool
-        Whether they are codes.
+        Whether the targets are codes of classes.
     design : RowDesign
-        How often each row counts.
+        The weight of each row.
     weight_set : WeightSet
         The allowed weights.
     observed : ndarray of bool of shape (p, n)
@@ -91,7 +91,7 @@ class WeightProblem:
         return list(self._taken(own, self.design.weights))
 
     def _taken(self, rows: list[np.ndarray], each: np.ndarray | None) -> Any:
-        """Some rows (r,) of each kernel, (p, r, r), which count ``each`` (r,) times.
+        """Some rows (r,) of each kernel, (p, r, r), with the weights ``each`` (r,).
 
         Centred over the r_i rows that have the kernel, of trace r_i; zero elsewhere.
         """
@@ -112,7 +112,7 @@ class WeightProblem:
     def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
         """The criteria whose mean weights the model reports, for kernels over ``rows``.
 
-        There are several for one set of weights per class. The kernels are those of
+        There are several if each class has weights of its own. The kernels are those of
         the rows themselves, centred with their weights; where a criterion needs it,
         rows are multiplied by the roots of the weights here.
         """
@@ -141,7 +141,7 @@ class WeightProblem:
         return [solve(one, self.weight_set, tol=tol) for one in criteria]
 
     def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
-        """Kernel weights (p,) learned on ``rows``; without the identity, if learned."""
+        """Kernel weights (p,) learned on ``rows``, without that of the identity."""
         scale, found = self.weight_set.scale, []
         for solution in self.solutions(bank, rows, tol):
             own = solution.weights[-bank.n_kernels :]
@@ -260,14 +260,14 @@ def _refuse_other_models(model: Any, caller: str) -> None:
     if model.objective == "loo":
         why = "objective='loo' is not a convex problem; use objective='fisher'"
     elif isinstance(model, KernelAlignment) and model.method == "independent":
-        why = "method='independent' weights each kernel by itself; use method='joint'"
+        why = "method='independent' weights each kernel separately; use method='joint'"
     elif np.isinf(norm_of(model)):
         why = (
             "the norm of the weights is inf, so all weights are equal by definition "
             "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"
         )
     elif model.signed:
-        why = "signed=True: weights of both signs are no shares; use signed=False"
+        why = "weights of both signs cannot be read as shares; use signed=False"
     elif model.scatter == "within" and model.alpha == "loo":
         why = (
             "with scatter='within' and alpha='loo' the weights were learned at a "
@@ -275,16 +275,16 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         )
     elif not (model.centre and model.scale == "trace"):
         why = (
-            f"centre={model.centre!r} and scale={model.scale!r}: the kernels of some "
-            "of the rows would be centred and scaled anew; leave both at their defaults"
+            f"centre={model.centre!r} and scale={model.scale!r}, but kernels on part "
+            "of the rows are centred and scaled again; leave both at their defaults"
         )
     elif isinstance(model, KernelAlignment) and model.unlabelled is not None:
         why = "some of its rows may have no label; fit the labelled rows alone"
     elif model.kernel_map_.source is None:
         why = (
             "it was fitted on explicit features, of which only moments were kept; fit "
-            "the same model on a sample of the rows, small enough for kernels between "
-            "all of them"
+            "the same model on a sample of the rows that is small enough for exact "
+            "kernels"
         )
     if why:
         raise ValueError(f"{caller} cannot judge the weights of this {owner}: {why}")
@@ -299,8 +299,8 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     if m != n:
         raise ValueError(
             f"{caller} needs the rows that the {type(model).__name__} was fitted on: "
-            f"it was fitted on {n} rows, and X has {m}; rows of weight 0 are no part "
-            "of a fit"
+            f"it was fitted on {n} rows, and X has {m}; rows of weight 0 "
+            "do not take part in a fit"
         )
     names = [kernel_map.names[i] for i in active]
     return DenseBank(namespace(grams[0]).stack(grams), names)
@@ -316,6 +316,6 @@ def _check_value(problem: WeightProblem, caller: str) -> None:
     if not abs(value - certified) <= allowed:
         raise ValueError(
             f"{caller} needs the rows and targets that the {type(model).__name__} was "
-            f"fitted on: its certified optimum is {certified:.6g}, that of X and y "
-            f"{value:.6g}"
+            f"fitted on: its certified optimum is {certified:.6g}, but that of X and y "
+            f"is {value:.6g}"
         )

@@ -20,9 +20,9 @@ from kernelweave.views.precomputed import stack_kernels
 
 @contextmanager
 def told_before() -> Iterator[None]:
-    """Fit to parts of rows without warnings about the rows: the fit to all gave them.
+    """Silence warnings about rows in fits to parts of them: the fit to all gave them.
 
-    To a part, a value of a single row is one that no training row has.
+    Otherwise each fold would report a value that only a held-out row has as new.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)
@@ -71,7 +71,7 @@ def require_predictions(model: Any, caller: str) -> None:
     if not hasattr(model, "predict"):
         raise TypeError(
             f"{caller} needs a model that predicts; {type(model).__name__} only "
-            "transforms. Judge the classifier that follows it instead"
+            "transforms. Pass the classifier that follows it instead"
         )
 
 
@@ -85,7 +85,7 @@ def row_labels(X: Any) -> list[Any]:
 
 
 def has_products(model: Any, view: str) -> bool:
-    """Whether this view of a fitted model is that of the products of all others."""
+    """Whether this view of a fitted model holds the products of the others."""
     return any(own.name == view and own.joint for own in model._views)
 
 
@@ -112,7 +112,7 @@ def as_stack(X: Any, model: Any) -> Any:
 def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     """Which rows of X have which view, (n, v), if any lacks one; X=None: training rows.
 
-    Training rows of weight 0 are no part of a fit.
+    Training rows of weight 0 are excluded.
     """
     seen: np.ndarray | None = model.kernel_map_.seen
     if X is not None and model.missing != "error":
@@ -126,7 +126,7 @@ def without_views(classify: bool) -> Any:
 
 
 def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
-    """Probabilities (m, k) of all classes by a model that knows some; 0 for others."""
+    """Probabilities (m, k) of all classes; 0 for those that the model does not know."""
     found = to_numpy(model.predict_proba(X))
     full = np.zeros((len(found), len(classes)))
     full[:, np.searchsorted(classes, to_numpy(model.classes_))] = found
@@ -134,7 +134,7 @@ def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
 
 
 def loss_name(model: Any) -> str:
-    """What a model is judged by on held-out rows."""
+    """The loss by which a model is judged on held-out rows."""
     if not is_classifier(model):
         return "squared error"
     return "log loss" if hasattr(model, "predict_proba") else "error rate"

@@ -33,20 +33,20 @@ from kernelweave.inspection._rows import (
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import shuffled_folds
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import counted, is_precomputed
 
 Views = frozenset[str]
 
 
 class Trial(NamedTuple):
-    """What a set of views achieves on the rows left out, (f,) each: one fit per fold.
+    """What a set of views achieves on the rows left out; one fit per fold, (f,) each.
 
     Attributes
     ----------
     score, loss : ndarray of shape (f,)
         On the rows left out.
     decisive : ndarray of shape (f,)
-        What is to be small: the loss, or minus a given score.
+        The quantity to be minimised: the loss, or minus a given score.
     gap : ndarray of shape (f,)
         The certified gap; NaN without a certificate.
     """
@@ -75,7 +75,7 @@ class Trials:
     loss_name : str
         What the loss is.
     unit : float
-        Of the outputs of a regression, in which their squares do not overflow.
+        A unit for the outputs of a regression in which their squares do not overflow.
     folds : list of (train, test)
         Row numbers.
     known : dict of Views to Trial
@@ -96,7 +96,7 @@ class Trials:
         self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
         self.every = views_of(model)[0]
-        # Products belong to no view: they come and go with the views they are made of.
+        # Products are not views: they come and go with the views they are made of.
         self.names = [view for view in self.every if not has_products(model, view)]
         _check_model(model, self.names)
         check_length(X, y, "view_ablation")
@@ -134,15 +134,15 @@ class Trials:
         return folds
 
     def _spread(self) -> np.ndarray:
-        """Mean squared error of the training means over all folds, (q,); NaN if none.
+        """Mean squared error of the training means over all folds, (q,).
 
-        A constant output has none, up to rounding.
+        NaN for an output that is constant up to rounding.
         """
         varies = StandardOutputs.of(self.truth).varies
         if not np.any(varies):
             raise ValueError(
                 f"view_ablation: y is constant ({self.truth[0, 0]:.3g} in every row), "
-                "so no view can be of use; pass outputs that vary"
+                "so no view can be useful; pass outputs that vary"
             )
         truth = self.truth / self.unit
         own = [truth[test] - truth[train].mean(axis=0) for train, test in self.folds]
@@ -159,7 +159,7 @@ class Trials:
         self.known |= {s: Trial(*of.T) for s, of in zip(new, by_set, strict=True)}
 
     def baseline(self) -> np.ndarray:
-        """What is to be small for predictions without any view, (f,); else NaN."""
+        """The loss of predictions without any view, (f,); NaN with a scorer."""
         if self.scoring is not None:
             return np.full(len(self.folds), np.nan)
         found = []
@@ -179,7 +179,7 @@ class Trials:
             own, judged = train[has[train]], test[has[test]]
         model = clone(self.template)
         final = last_step(model)
-        chosen: Any = "precomputed"  # without names, of which there would be too many
+        chosen: Any = "precomputed"  # a list of names would be too long for the stack
         if not self.precomputed:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
@@ -200,7 +200,7 @@ class Trials:
             if np.isnan(score):
                 raise ValueError(
                     f"view_ablation: the score {self.scoring!r} is undefined on a fold "
-                    f"of {len(test)} row(s); pass a cv with fewer and larger folds"
+                    f"of {counted(len(test), 'row')}; pass a cv with larger folds"
                 )
             decisive = -score
         certificate = getattr(final, "certificate_", None)
@@ -233,7 +233,7 @@ class Trials:
         """Score and loss of predictions for the rows ``test``."""
         truth, predicted = self.truth[test] / self.unit, predicted / self.unit
         if self.classes is None:
-            # Of all folds together: a single row has no variance to explain.
+            # The variance of all folds together: a single row has none to explain.
             errors = np.mean((truth - predicted) ** 2, axis=0)
             return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
         codes = np.argmax(truth, axis=1)

@@ -1,4 +1,4 @@
-"""Which view can I stop measuring? Held-out losses without each view, and alone."""
+"""Which view can I stop measuring? Held-out losses without each view, or it alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.models.shared.learner import mean_over_folds
 from kernelweave.views.columns import listed
 
-#: Part of the loss without any view by which views must lower it to be worthwhile.
+#: To be worthwhile, views must lower the loss without any view by this fraction.
 WORTHWHILE = 0.01
-#: Share of the loss without any view that no chance explains.
+#: Reduction of that loss, as a fraction, that chance cannot explain.
 PLAIN = 0.25
 #: Level of a one-sided test.
 LEVEL = 0.025
@@ -46,40 +46,41 @@ def view_ablation(
 
     where V is the set of all views. The loss is the log loss if the model predicts
     probabilities, the mean squared error for a regression (of y in a unit that
-    ``loss_name`` states, if squares could overflow), otherwise the error rate; if
+    ``loss_name`` states, if squares could overflow), and otherwise the error rate; if
     ``scoring`` is given, minus that score decides instead.
 
-    **Standard errors** are those of the mean over the folds, so that folds which keep
-    groups together are allowed for. They have one degree of freedom less than there are
-    folds: with five, two of them would cover 88 % and 2.8 of them 95 %. Measured with
-    three views and 60 rows (no, one or two informative views, a rare class, regression;
-    600 cases), the rise without a view that the same models have on new rows was within
-    two in 88 % of the cases and within 2.8 in 93 %, and useless views seemed useful in
-    4 and 2 %. With 15 groups of 4 rows it was within them in only 74 and 80 % of 120
-    cases. Standard errors are 0 if all folds agree, which proves nothing.
+    **Standard errors** are those of the mean over the folds, so they allow for groups
+    if the folds keep these together. They have one degree of freedom fewer than there
+    are folds: with five folds, intervals of two standard errors should cover 88 %, and
+    of 2.8 standard errors 95 %. Measured with three views and 60 rows (no, one or two
+    informative views, a rare class, regression; 600 cases), the rise without a view
+    that the same models have on new rows was within two in 88 % of the cases and within
+    2.8 in 93 %, and useless views seemed useful in 4 and 2 %. With 15 groups of 4 rows
+    it was within them in only 74 and 80 % of 120 cases. Standard errors are 0 if all
+    folds agree, which proves nothing.
 
-    **The order.** From all views, one is dropped at a time: the costliest among those
-    whose removal does not raise the loss or, if there is none, the view with the
+    **The order.** Starting from all views, one is dropped at a time: the costliest of
+    those whose removal does not raise the loss or, if there are none, the view with the
     smallest rise per unit of cost, ``(loss(S - v) - loss(S)) / cost_v``. Choosing the
-    best of many candidates on some rows and reporting their loss on the same rows would
-    flatter it. So for each fold the order is found again from the losses on the other
-    folds, and a step is judged by what that order loses on the fold itself.
+    best of many candidates on some rows and reporting its loss on the same rows would
+    be too optimistic. So for each fold the order is found again from the losses on the
+    other folds, and a step is judged by the loss of that order on the fold itself.
 
     **The recommendation** is the smallest set of the order whose loss is within one
-    standard error of the best one; or nothing, unless the best one is clearly better
+    standard error of the best one. It is empty unless the best one is clearly better
     than predicting the class proportions (or the mean) of the training rows: in a
-    t test at 2.5 % over the folds or by a quarter. An error rate is compared with that
+    t test at 2.5 % over the folds, or by a quarter. An error rate is compared with that
     of the most frequent class, and must also be lower by more than its standard error
-    over the rows explains. On pure noise it was nothing in 38 of 40 cases (4 views,
-    60 rows), and for error rates with few rows (3 views, 20 rows) in 19 of 20. Judging
-    the order on the rows that chose it would have shown losses below those of no view
-    in the former, 0.690 instead of 0.697 to 0.714, with log 2 = 0.693.
+    over the rows explains. On pure noise it was empty in 38 of 40 cases (4 views,
+    60 rows), and for error rates with few rows (3 views, 20 rows) in 19 of 20. If the
+    order had been judged on the rows that chose it, losses in the former would have
+    been below that of no view: 0.690 instead of 0.697 to 0.714, with log 2 = 0.693.
 
     Parameters
     ----------
     model : estimator
-        Fitted estimator of this package that predicts, with at least two views, or a
-        Pipeline that ends in one, which is then fitted as a whole, or a search over
+        Fitted estimator of this package that predicts, with at least two views; or a
+        Pipeline that ends in one, which is then refitted as a whole; or a search over
         one, whose best parameters are kept.
     X, y : array-like
         The rows and targets; with ``views="precomputed"`` the (n, n, p) kernels.
@@ -88,10 +89,10 @@ def view_ablation(
     cost : dict of str to float, default=None
         The positive cost of measuring each view; None counts each as 1.
     scoring : str or callable, default=None
-        A scorer of scikit-learn; None is accuracy, or R^2 for a regression: one minus
-        the loss over that of the training means, the latter averaged over all folds.
+        A scikit-learn scorer; None means accuracy, or R^2 for a regression: one minus
+        the loss divided by that of the training means, the latter over all folds.
     n_jobs : int, default=None
-        Number of fits at a time, as in scikit-learn.
+        Number of fits in parallel, as in scikit-learn.
     random_state : int, RandomState instance or None, default=None
         Source of randomness for the folds.
 
@@ -105,7 +106,7 @@ def view_ablation(
         ``order``, one record per step, the first with all views: ``dropped``, ``views``
         (those left), ``score``, ``score_se``, ``loss``, ``loss_se``, ``loss_rise`` and
         ``loss_rise_se`` (against all views, fold by fold), ``cost`` (of those left),
-        ``agreement`` (the part of the folds whose own order has the same views
+        ``agreement`` (the share of the folds whose own order has the same views
         at this step) and ``gap`` (the largest gap of the certificates of the
         refits; None without certificates).
 
@@ -116,9 +117,9 @@ def view_ablation(
     -----
     With v views, about ``v^2 / 2`` sets are fitted on every fold, and more if the folds
     disagree on the order. Rows that have none of the views in a set (see
-    ``missing``) are not used in training and are predicted without any view. The fits
-    know nothing of ``sample_weight`` and ``groups``; for groups, pass folds as ``cv``
-    that keep them together, such as ``list(GroupKFold().split(X, y, groups))``.
+    ``missing``) are not used in training and are predicted without any view. The refits
+    ignore ``sample_weight`` and ``groups``; for groups, pass folds that keep them
+    together as ``cv``, such as ``list(GroupKFold().split(X, y, groups))``.
 
     Examples
     --------
@@ -174,7 +175,7 @@ def _checked_cost(
 def _path(
     trials: Trials, prices: dict[str, float], folds: np.ndarray
 ) -> list[tuple[str | None, Views]]:
-    """The views dropped one by one, judged on some folds, and those left each time."""
+    """The views dropped one by one, by the losses on some folds, and those left."""
     left = frozenset(trials.names)
     path: list[tuple[str | None, Views]] = [(None, left)]
     while len(left) > 1:
@@ -200,7 +201,7 @@ def _order(
 ) -> tuple[list[dict[str, Any]], np.ndarray]:
     """The order found on all folds, each step judged as :func:`view_ablation` says.
 
-    Also returns what decides, for each step and fold, (v, f).
+    Also returns the decisive quantity for each step and fold, (v, f).
     """
     every = np.arange(len(trials.folds))
     path = _path(trials, prices, every)
@@ -250,15 +251,15 @@ def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
 
 
 def by_chance(n_folds: int) -> float:
-    """How many standard errors over folds chance explains, in 95 % of the cases."""
+    """How many standard errors over folds chance explains in 95 % of cases."""
     return float(student.ppf(1.0 - LEVEL, n_folds - 1))
 
 
 def _chance(trials: Trials, baseline: np.ndarray) -> float:
-    """By how much chance alone may lower an error rate (f,); 0 for other losses.
+    """How much chance alone may lower an error rate (f,); 0 for other losses.
 
-    It moves in steps of one row, so with few rows a quarter, or folds that agree, are
-    nothing unusual, the less so for the best of all steps.
+    It changes in steps of one row, so with few rows a gain of a quarter, or folds that
+    agree, are common, especially for the best of all steps.
     """
     if trials.loss_name != "error rate":
         return 0.0
@@ -274,9 +275,10 @@ def _is_hopeless(
 
     Clearly means in a one-sided t test over the folds, and by at least 1 %: where a
     model finds no evidence and predicts the class proportions itself, differences are
-    as small as rounding. A quarter is clear in any case: three folds prove little, and
-    chance does not gain as much, or else ``chance`` says how much is needed at least.
-    With a scorer there is nothing to compare with, and the baseline is NaN.
+    as small as rounding. A gain of a quarter is clear even if the test, which is weak
+    with three folds, does not show it: chance does not gain as much, except with error
+    rates, for which ``chance`` is needed at least. With a scorer there is nothing to
+    compare with, and the baseline is NaN.
     """
     difference = decisive - baseline
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
@@ -315,18 +317,18 @@ def _recommend(
     told = f"held-out {name} {found}"
     if chosen is order[0]:
         return chosen["views"], (
-            f"Keep all {len(trials.names)} views ({told}): every smaller set on the "
-            "way is more than one standard error worse than the best."
+            f"Keep all {len(trials.names)} views ({told}): every smaller set in the "
+            "order is more than one standard error worse than the best."
         )
     dropped = [view for view in trials.names if view not in chosen["views"]]
     saved = ""
     if cost is not None:
         part, total = sum(cost[view] for view in dropped), sum(cost.values())
-        saved = f", which saves {part:.3g} of a cost of {total:.3g}"
+        saved = f", which saves {part:.3g} of a total cost of {total:.3g}"
     return chosen["views"], (
         f"Keep {listed(map(repr, chosen['views']))} and stop measuring "
-        f"{listed(map(repr, dropped))}{saved}: {told}, against {whole} with all of "
-        "them. It is the smallest set within one standard error of the best."
+        f"{listed(map(repr, dropped))}{saved}: {told}, compared with {whole} with all "
+        "views. It is the smallest set within one standard error of the best."
     )
 
 
@@ -338,9 +340,9 @@ ROW_HEIGHT, FRAME = 0.42, 1.5
 class AblationDisplay:
     """Held-out loss without each view and with it alone, and as views are dropped.
 
-    On the left, two points per view: the loss of all other views (filled) and that of
-    the view alone (open), beside the loss of all views (line). On the right, the loss
-    as views are dropped from top to bottom, with the band of one standard error around
+    On the left, two points per view: the loss with all other views (filled) and with
+    the view alone (open), and a line at the loss with all views. On the right, the loss
+    as views are dropped from top to bottom, with a band of one standard error around
     the best; the recommended set is marked. Whiskers are one standard error over the
     folds.
 

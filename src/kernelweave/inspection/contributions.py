@@ -1,4 +1,4 @@
-"""Which view spoke for which class: the exact parts of each decision, with plots."""
+"""Which view supported which class: the exact parts of each decision, with plots."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kernelweave.inspection._rows import (
     row_labels,
     views_of,
 )
+from kernelweave.views.columns import counted
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Readout:
     offset : ndarray of shape (q,) or (m, q)
         The constant part.
     outputs : ndarray of shape (q,) or None
-        The class or the number of the target of each column; None if there is only one.
+        The class or target number of each column; None if there is only one.
     unit : str
         What d measures.
     """
@@ -63,7 +64,7 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
         f_{vc}(x) = \sum_{i \in v} w_i \, G_i(x) \, a_c
 
     where :math:`G_i(x)` holds the centred kernel values between x and the training
-    rows, and :math:`a_c` their coefficients. What is split is
+    rows, and :math:`a_c` their coefficients. The value that is split is
 
     - ``decision_function`` of :class:`~kernelweave.MultipleKernelSVC`,
       :class:`~kernelweave.TransductiveKernelSVC` and
@@ -90,9 +91,9 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
     With ``interactions=True``, what products of views add is a part of its own,
     "between views".
 
-    A part says how the model reached its decision, which is not evidence that the
-    decision is right: a model fitted to noise has parts as well. Parts of training rows
-    look more certain than those of new rows.
+    A part says how the model reached its decision. It is not evidence that the decision
+    is right: a model fitted to noise has parts as well. Parts of training rows look
+    more certain than those of new rows.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
         parts measure. ``parts.sum(axis=1) + intercept`` is the decision value.
 
         The DataFrame has the row index of X, one column per view and one named
-        "intercept", so that its rows sum to the decision values; with a last axis,
+        "intercept", so its rows sum to the decision values; with a last axis,
         ``frame[output]`` is such a table.
 
     Notes
@@ -125,11 +126,11 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
       its part is what the filled-in values contribute. For a row that lacks every view,
       the intercept is the logarithm of the class shares.
     - :class:`~kernelweave.ProbabilisticKDA` divides by the predictive variance of the
-      row, which depends on all views. The sum is exact given that variance, so that
-      the intercept differs between rows, and parts need not have mean zero.
-    - :class:`~kernelweave.MixtureKDA` weights its experts, with
-      ``projection="posterior"`` differently for each row. The sum is exact given these
-      weights, which ``sample_weights`` returns.
+      row, which depends on all views. The sum is exact given that variance, so the
+      intercept differs between rows, and parts need not have mean zero.
+    - :class:`~kernelweave.MixtureKDA` weights its experts, differently for each row if
+      ``projection="posterior"``. The sum is exact given these weights, which
+      ``sample_weights`` returns.
 
     Examples
     --------
@@ -179,7 +180,7 @@ def readout_of(model: Any, X: Any = None) -> Readout:
         return _of_gaussians(model, X)
     if not hasattr(model, "intercept_"):
         raise TypeError(
-            f"{type(model).__name__} learns kernel weights but predicts nothing, so "
+            f"{type(model).__name__} learns kernel weights but does not predict, so "
             "there is no decision to explain; explain the estimator that follows it, "
             "or use a classifier or regressor of this package such as MultipleKernelFDA"
         )
@@ -196,7 +197,7 @@ def readout_of(model: Any, X: Any = None) -> Readout:
 
 
 def _of_gaussians(model: Any, X: Any) -> Readout:
-    """The readout of class Gaussians, which is affine: values at r + 1 points fix it.
+    """The readout of class Gaussians: affine, so its values at r + 1 points suffice.
 
     Asking the Gaussians, rather than repeating their formula here, keeps one
     implementation of the class scores.
@@ -251,7 +252,7 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
 
 #: Height of a view in inches, for one row and for a swarm of rows.
 BAR_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
-#: Number of bins in which points of a swarm are placed beside each other.
+#: Number of bins in which the points of a swarm are spread apart.
 SWARM_BINS = 80
 
 
@@ -261,12 +262,12 @@ class ContributionsDisplay(Drawn):
 
     For one row, bars lead from the intercept, which is the decision value of an average
     row, to the decision value of this row: one bar per view, the longest first, to the
-    right if the view speaks for the class named at the axis. For several rows, each row
+    right if the view supports the class named at the axis. For several rows, each row
     is a point at its part, coloured by the predicted class; the view with the largest
     mean square comes first.
 
-    With more than two classes, what is drawn is the difference between two scores: for
-    the predicted class of the row against the class with the next highest score.
+    With more than two classes, the quantity drawn is the difference between two scores:
+    that of the predicted class minus that of the class with the next highest score.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ class ContributionsDisplay(Drawn):
     groups : ndarray of shape (m,), default=None
         Predicted class of each row, for the colours.
     sides : ndarray of shape (m, 2), default=None
-        The classes that negative and positive parts speak for.
+        The classes that negative and positive parts support.
     classes : ndarray of shape (k,), default=None
         All classes, in the order of the colours.
     title : str, default=None
@@ -342,13 +343,13 @@ class ContributionsDisplay(Drawn):
             Fitted classifier or regressor of this package, or a Pipeline or search that
             ends in one.
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows; parts of new rows are more honest than those of training rows.
+            Rows, preferably new ones: parts of training rows are too optimistic.
         row : int, default=None
             Number of the row to draw; None draws all rows.
         output : object, default=None
-            With more than two classes or several targets: draw the score of this class
-            or target. None compares the predicted class with the next; for several
-            targets it is needed.
+            With more than two classes or several targets, draw the score of this class
+            or target. None compares the predicted class with the runner-up, and is not
+            allowed for several targets.
         ax : matplotlib Axes, default=None
             Axes to draw in; None creates a new figure.
         max_views : int, default=12
@@ -362,7 +363,8 @@ class ContributionsDisplay(Drawn):
         found = contributions(estimator, X)
         labels = row_labels(X)
         if row is not None and not -len(labels) <= row < len(labels):
-            raise ValueError(f"row {row!r} is not one of the {len(labels)} rows of X")
+            rows = counted(len(labels), "row")
+            raise ValueError(f"X has {rows}, numbered from 0; there is no row {row!r}")
         classes = getattr(last_step(estimator), "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:
@@ -408,7 +410,7 @@ class ContributionsDisplay(Drawn):
         parts = self.parts[:, order]
         if len(names) > max_views:
             rest = parts[:, max_views:].sum(axis=1, keepdims=True)
-            names = [*names[:max_views], f"{len(names) - max_views} more views"]
+            names = [*names[:max_views], counted(len(names) - max_views, "more view")]
             parts = np.concatenate([parts[:, :max_views], rest], axis=1)
         return names, parts
 
@@ -438,7 +440,7 @@ class ContributionsDisplay(Drawn):
             end.set(facecolor="white", edgecolor="black", linewidth=1.2)
 
     def _bar_colors(self, widths: np.ndarray) -> list[str]:
-        """Colours of the classes that negative and positive parts speak for."""
+        """Colours of the classes that negative and positive parts support."""
         negative, positive = COLORS[0], COLORS[1]
         if self.sides is not None and self.classes is not None:
             order = [str(label) for label in self.classes]

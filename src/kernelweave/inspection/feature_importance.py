@@ -1,4 +1,4 @@
-"""Which columns of a view move the decision: exactly, by mean gradients, as bars."""
+"""Which columns of a view affect the decision: coefficients, mean gradients, a plot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
 from kernelweave.models import MixtureKDA, ProbabilisticKDA
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import counted, is_precomputed
 from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
@@ -50,7 +50,7 @@ def feature_importance(
     n_resamples: int = 0,
     random_state: Any = None,
 ) -> list[dict[str, Any]]:
-    r"""How strongly each column of a view moves the decision value.
+    r"""How strongly each column of a view affects the decision value.
 
     The part of view v in the decision value is :math:`f_v(x) = \sum_i \sum_j a_{ij}
     k_i(x, x_j)` over its kernels i and the training rows j, where weights, centring and
@@ -98,7 +98,7 @@ def feature_importance(
     n_resamples : int, default=0
         Number of times to fit again on 63 % of the rows of X, drawn without replacement
         (in each class, for a classifier). X and y must then be the training data. For a
-        search, the parameters it has chosen are kept. The refits know nothing of
+        search, the parameters it has chosen are kept. The refits ignore
         ``sample_weight`` and ``groups``: do not use their intervals for a model that
         was fitted with either.
     random_state : int, RandomState instance or None, default=None
@@ -120,20 +120,20 @@ def feature_importance(
 
     Notes
     -----
-    A subsample shares 63 % of its rows with the sample, so signs agree by chance more
+    A subsample holds 63 % of the rows of the sample, so signs agree by chance more
     often than not: for a column of pure noise in about
     :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits, less if weights are
     learned and some refits drop the view (62 to 71 % measured). Only values close to
-    one mean something.
+    one are informative.
 
     For the same reason the spread over the refits is smaller than the spread over new
     samples. The interval corrects for this by the delete-d jackknife: the standardised
     coefficient is computed again from the b of n rows of each subsample, and its
     variance over the refits multiplied by ``b / (n - b)`` (Shao and Wu 1989). Its half
-    width is the quantile of Student's t with one degree of freedom less than there are
-    refits, so that few of them give a wide interval. It is an interval for what such a
-    fit gives on average, regularisation included, and refers to each column on its own.
-    With 60 rows, three views and 20 refits, it contained that mean in 86 to 91 % of 180
+    width uses the quantile of Student's t with one degree of freedom fewer than there
+    are refits, so few of them give a wide interval. It is an interval for the average
+    result of such a fit, regularisation included, and for each column separately. With
+    60 rows, three views and 20 refits, it contained that mean in 86 to 91 % of 180
     cases for columns of an informative view and in 98 to 100 % for pure noise, if the
     weights were learned; with fixed weights, in 88 and 89 % of 120 cases.
 
@@ -247,12 +247,12 @@ def _check_view(model: Any, view: str) -> int:
     if is_precomputed(model.views):
         raise TypeError(
             "feature_importance needs kernels of columns, but this model was fitted on "
-            "precomputed kernels, whose columns it has never seen"
+            "precomputed kernels; fit it to the columns instead"
         )
     if isinstance(model, ProbabilisticKDA | MixtureKDA):
         raise no_gradient(
             f"the decision value of {type(model).__name__} is not a fixed sum over "
-            "kernels: predictive variances or weights of its own belong to each row"
+            "kernels, because each row has predictive variances or weights of its own"
         )
     names, _ = views_of(model)
     if view not in names:
@@ -284,7 +284,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
             "other views that a row lacks; pass only rows that have every view"
         )
     if not np.any(rows.observed[:, v]):
-        raise ValueError(f"all {len(rows.observed)} rows of X lack the view {name!r}")
+        raise ValueError(f"no row of X has the view {name!r}; pass rows that have it")
     return take_rows(rows.blocks[v], rows.observed[:, v])
 
 
@@ -330,12 +330,12 @@ def _of_features(
             rows, own = own.T, np.eye(own.shape[1])
         else:
             why = f"the {made.how} features of {made.kernel.label!r}"
-            raise no_gradient(f"no gradient is known of {why}", "features='auto'")
+            raise no_gradient(f"no gradient is known for {why}", "features='auto'")
         yield _Expansion(recipe.steps[i], made.kernel, rows, own)
 
 
 def columns_of_view(model: Any, view: str) -> dict[int, Any]:
-    """The columns of a view by their numbers in X: their names or, without, these."""
+    """The columns of a view by their numbers in X: their names, else the numbers."""
     positions = model._positions[views_of(model)[0].index(view)]
     names = getattr(model, "feature_names_in_", None)
     return {int(j): int(j) if names is None else str(names[j]) for j in positions}
@@ -354,7 +354,7 @@ def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
 def _refits(
     estimator: Any, X: Any, y: Any, n_resamples: int, random_state: Any
 ) -> Iterator[tuple[Any, Any]]:
-    """Copies of the estimator, each fitted on a subsample of the rows, and these."""
+    """Copies of the estimator, each with the subsample of rows it was fitted on."""
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
@@ -366,8 +366,8 @@ def _refits(
         lost = np.setdiff1d([] if labels is None else labels, targets).tolist()
         if lost:
             raise ValueError(
-                f"class {lost[0]!r} has too few rows to be in every subsample "
-                f"of {size} rows; use n_resamples=0, or leave the class out"
+                f"class {lost[0]!r} has too few rows to be in every subsample of "
+                f"{counted(size, 'row')}; use n_resamples=0, or leave the class out"
             )
         yield clone(estimator).fit(rows, targets), rows
 
@@ -398,7 +398,7 @@ BAR_HEIGHT = 0.26
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FeatureImportanceDisplay(Drawn):
-    """Horizontal bars of how each column of a view moves the decision value.
+    """Horizontal bars of how each column of a view affects the decision value.
 
     A dark bar is the standardised coefficient: the mean change of the decision value
     per standard deviation of the column, to the right if larger values raise it. The
@@ -475,7 +475,7 @@ class FeatureImportanceDisplay(Drawn):
         ax : matplotlib Axes, default=None
             Axes to draw in; None creates a new figure.
         max_features : int, default=20
-            Maximum number of columns, those of the largest importance.
+            Maximum number of columns; those with the largest importance are drawn.
 
         Returns
         -------
@@ -517,7 +517,7 @@ class FeatureImportanceDisplay(Drawn):
         ax : matplotlib Axes, default=None
             Axes to draw in; None creates a new figure, tall enough for the bars.
         max_features : int, default=20
-            Maximum number of columns, those of the largest importance.
+            Maximum number of columns; those with the largest importance are drawn.
 
         Returns
         -------
@@ -540,7 +540,9 @@ class FeatureImportanceDisplay(Drawn):
         self._draw_intervals(ax, rows, heights)
         ax.axvline(0, color="black", linewidth=0.8)
         ax.spines["left"].set_visible(False)
-        ax.set_xlabel(self.xlabel + (f"\n({len(rest)} more columns)" if rest else ""))
+        ax.set_xlabel(
+            self.xlabel + (f"\n({counted(len(rest), 'more column')})" if rest else "")
+        )
         self.features_ = [row["feature"] for row in rows]
         return self._finish(ax)
 

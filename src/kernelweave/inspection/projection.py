@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from kernelweave._array import to_numpy
 from kernelweave.inspection._figure import Drawn, axes, color, legend_beside, marker
 from kernelweave.inspection._rows import fitted_model
+from kernelweave.views.columns import counted
 
 #: With more classes than this, their names are also written at their means.
 MAX_UNNAMED = 6
@@ -76,7 +77,7 @@ class ProjectionDisplay(Drawn):
         estimator : estimator
             Fitted discriminant classifier, or a Pipeline or search that ends in one.
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows; new rows show the separation more honestly than the training rows.
+            Rows, preferably new ones: training rows look too well separated.
         y : array-like of shape (m,), default=None
             Their classes; None uses the predictions of the model.
         ax : matplotlib Axes, default=None
@@ -97,13 +98,14 @@ class ProjectionDisplay(Drawn):
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(
-                f"y contains the label {unknown.tolist()[0]!r}, on which the model was "
-                f"not fitted; its classes are {model.classes_.tolist()!r:.200}"
+                f"y contains the label {unknown.tolist()[0]!r}, which the model does "
+                f"not know; its classes are {model.classes_.tolist()!r:.200}"
             )
         coordinates = to_numpy(estimator.transform(X))
         if len(labels) != len(coordinates):
             raise ValueError(
-                f"X has {len(coordinates)} rows, but y has {len(labels)} labels"
+                f"X has {counted(len(coordinates), 'row')}, but y has "
+                f"{counted(len(labels), 'label')}; pass one label per row"
             )
         display = cls(
             coordinates=coordinates,

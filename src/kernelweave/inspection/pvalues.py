@@ -1,4 +1,4 @@
-"""Does a view have more weight than a useless view like it would have?"""
+"""Does a view have more weight than a useless view of the same kind would have?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kernelweave.kernels import DenseBank
 def view_pvalues(
     model: Any, X: Any, y: Any, *, n_decoys: int = 39, random_state: Any = None
 ) -> dict[str, float]:
-    """The p-value of each view: how often does a copy in random order get its weight?
+    """The p-value of each view: how often does a shuffled copy get as much weight?
 
-    The weights are learned again with a decoy beside every view: a copy whose rows are
-    in a random order, which has the same kernels but nothing to do with the target.
-    After R such solves with new orders, and with ``w_v(r)`` and ``d_v(r)`` the shares
+    The weights are learned again with a decoy for every view: a copy whose rows are in
+    random order, which has the same kernels but is unrelated to the target. After R
+    such solves with new orders, and with ``w_v(r)`` and ``d_v(r)`` the shares
     of view v and of its own decoy in solve r::
 
         p_v = (1 + number of r with d_v(r) >= w_v(r)) / (1 + R)
@@ -28,14 +28,14 @@ def view_pvalues(
     Ties, as between two shares of zero, count against the view.
 
     **Why this is valid.** The hypothesis is that the view is independent of the target,
-    of all other views and of the row weights, which stay where they are when the rows
-    of a decoy move. Then the view and its R decoys are exchangeable, and any two
-    of them could have met in a solve. Think of all R + 1 as players of a tournament: at
+    of all other views and of the row weights, which stay in place when the rows of a
+    decoy move. Then the view and its R decoys are exchangeable, and any two of them
+    could have met in a solve. Think of all R + 1 as players of a tournament: at
     most ``2 l + 1`` of them can lose l games or fewer, so the view is one of these with
     probability at most ``(2 l + 1) / (R + 1)``, and ``P(p_v <= a) < 2 a`` for every a,
     number of rows and kernel. Usually it is about a. Measured with the defaults on
     views of 2 to 10 columns and 80 rows, junk views had ``p <= 0.05`` in 3.4 % of the
-    cases if all views were junk (1.1 % beside real views with norm 2, 4 % for
+    cases if all views were junk (1.1 % among real views with norm 2, 4 % for
     ``KernelAlignment``), while real views had it in 96 %. With 50 views and 30 rows it
     was 3 % of the junk views, and none after the correction below. Views are not
     compared with the decoys of other views: the weight of a useless view depends on
@@ -46,9 +46,10 @@ def view_pvalues(
     **What it does not say.** A small p-value means that the view is related to the
     target or to other views that are. It does not mean that predictions need it, which
     is the question of :func:`view_ablation`: two copies of a good view both have small
-    p-values. A large one means that these rows do not show a relation. The p-values are
-    not corrected for the number of views: for any of v views to be wrong with at most
-    the probability a, ask for ``p <= a / v``, which takes ``n_decoys >= v / a``.
+    p-values. A large one means that these rows show no relation. The p-values are not
+    corrected for the number of views: for the probability of any false discovery among
+    v views to be about a at most, require ``p <= a / v``, which takes
+    ``n_decoys >= v / a``.
 
     Parameters
     ----------

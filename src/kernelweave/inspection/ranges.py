@@ -20,10 +20,10 @@ class ShareRange:
     Attributes
     ----------
     low, high : float
-        No allowed weights within the level have a share outside: proven by linear
-        programming duality from bounds on the criterion.
+        No allowed weights within the level have a share outside this range, as linear
+        programming duality proves from bounds on the criterion.
     reached_low, reached_high : float
-        The smallest and the largest share of weights that were found within the level.
+        The smallest and the largest share among weights found within the level.
     """
 
     low: float
@@ -33,7 +33,7 @@ class ShareRange:
 
     @property
     def attained(self) -> bool:
-        """Whether both ends are reached, within 0.002."""
+        """Whether both ends are reached to within 0.002."""
         below, above = self.reached_low - self.low, self.high - self.reached_high
         return max(below, above) <= RESOLUTION
 
@@ -58,8 +58,8 @@ def weight_ranges(
     ball is described by tangents ``<g, w> <= 1`` with ``norm_q*(g) = 1`` at the points
     found, in the same loop.
 
-    A wide range means that weights can be exchanged for those of another view at almost
-    no cost, as between copies of a view; a narrow one that the criterion insists. The
+    A wide range means that weight can move to another view at almost no cost, as
+    between copies of a view; a narrow one, that the criterion determines the share. The
     ranges are exact statements about the training rows. They say nothing about other
     samples: see :func:`weight_intervals`.
 
@@ -76,10 +76,10 @@ def weight_ranges(
     Returns
     -------
     rows : list of dict
-        One row per view: ``view``, ``weight`` (its part of ``view_weights_``),
+        One row per view: ``view``, ``weight`` (its entry of ``view_weights_``),
         ``share``, ``low`` and ``high`` (the proven range of the share),
         ``reached_low`` and ``reached_high`` (shares of weights that were found), and
-        ``attained`` (whether both ends are reached within 0.002). With ``norm=1``,
+        ``attained`` (whether both ends are reached to within 0.002). With ``norm=1``,
         shares and weights are the same.
 
     See Also

@@ -22,6 +22,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.kernels.checks import is_symmetric
 from kernelweave.views.columns import (
     column_names,
+    counted,
     is_precomputed,
     is_table,
     validate_new,
@@ -48,19 +49,19 @@ def view_permutation_importance(
 
         I_v = s(X, y) - \frac{1}{R} \sum_{r=1}^R s(X^{v, \pi_r}, y)
 
-    for the score s and R repeats. Shuffling all columns of a view together keeps what
-    they know about each other, whereas shuffling single columns makes every one of a
+    for the score s and R repeats. Shuffling all columns of a view together preserves
+    the dependence between them, whereas shuffling single columns makes every one of a
     group of correlated columns look dispensable.
 
     **Pass rows that were held out.** On training rows the result says how much the
-    model relies on a view, including everything that it has learned by heart: even if
-    the labels are pure noise, every view then looks important. On held-out rows it says
+    model relies on a view, including everything that it has memorised: even if the
+    labels are pure noise, every view then looks important. On held-out rows it says
     what the view is worth for new data. Each record states which rows were given, as
-    far as this can be told.
+    far as this can be determined.
 
     The model is not fitted again: if two views carry the same information, each looks
     less important than it is, because the other one remains. To find out what the model
-    would do without a view, fit it without the view.
+    would do without a view, use :func:`view_ablation`, which fits it without the view.
 
     Parameters
     ----------
@@ -69,39 +70,39 @@ def view_permutation_importance(
         ends in one; X then passes through the earlier steps first, once.
     X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
         Held-out rows. With precomputed kernels, the rows of one kernel at a time are
-        shuffled. Rows that lack a view keep lacking it: the others are shuffled.
+        shuffled. Rows that lack a view still lack it; only the others are shuffled.
     y : array-like of shape (m,) or (m, n_outputs)
         Their targets.
     n_repeats : int, default=10
         Number R of permutations of each view.
     scoring : str, callable or None, default=None
-        Any score of scikit-learn; None is the model's own ``score``. Accuracy changes
-        in steps of one row: for classifiers with probabilities, "neg_log_loss" notices
-        more.
+        Any scikit-learn scorer; None means the model's own ``score``. Accuracy changes
+        in steps of one row: for classifiers with probabilities, "neg_log_loss" is more
+        sensitive.
     random_state : int, RandomState instance or None, default=None
         Draws the permutations.
 
     Returns
     -------
     rows : list of dict
-        One row per view: ``view``; ``mean`` and ``deviation`` of the loss of score over
-        the repeats; ``repeats``, each of them; ``score``, that of X as it is; and
-        ``rows``, a sentence on the rows. The deviation is that of a single shuffle, and
-        does not include the chance in which rows were held out.
+        One row per view: ``view``; ``mean`` and standard ``deviation`` of the loss of
+        score over the repeats; ``repeats``, the loss in each; ``score``, that of X as
+        it is; and ``rows``, a sentence on the rows. The deviation is that of a single
+        shuffle, and excludes the variation due to which rows were held out.
         ``pandas.DataFrame(rows)`` converts them to a DataFrame.
 
     Notes
     -----
-    The deviation is no standard error, but a yardstick of about the right size: with
+    The deviation is not a standard error, but a yardstick of about the right size: with
     models of 60 rows judged by the log loss of 40 held-out rows, the mean was within
     two deviations of what shuffling costs on very many rows in 90 to 97 % of 60 draws
-    for each of three views, and beyond two of them for useless views in 0 to 5 %. The
-    deviation over the root of R only says how well more shuffles of the same rows would
-    agree.
+    for each of three views, and exceeded two deviations for useless views in 0 to 5 %.
+    The deviation divided by the square root of R only says how well more shuffles of
+    the same rows would agree.
 
     Columns that belong to several views are shuffled in all of them. With
-    ``interactions=True``, shuffling a view shuffles its part in the products with other
-    views too; the products have no row of their own.
+    ``interactions=True``, shuffling a view also shuffles its part in the products with
+    other views; the products have no record of their own.
 
     Examples
     --------
@@ -163,7 +164,7 @@ def _places(model: Any, X: Any) -> list[list[int]]:
 
 
 def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
-    """X with some columns of the rows in the order (m,) given, and all else in place.
+    """X with the rows of some columns in the given order (m,), all else in place.
 
     Columns are counted along the last axis.
     """
@@ -192,12 +193,13 @@ def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
 def _which_rows(model: Any, rows: ObservedViews) -> str:
     """A sentence on how many of the rows were training rows, if that is known."""
     m, count = len(rows.observed), _training_rows(model, rows.blocks)
+    rows_given = counted(m, "row")
     if count is None:
-        return f"{m} rows"
+        return rows_given
     if count == 0:
-        return f"{m} rows, none of them a training row"
+        return f"{rows_given}, none of them a training row"
     some = "all of them" if count == m else f"{count} of them"
-    return f"{m} rows, {some} training rows: optimistic, pass held-out rows"
+    return f"{rows_given}, {some} training rows: optimistic, pass held-out rows"
 
 
 def _training_rows(model: Any, blocks: Any) -> int | None:

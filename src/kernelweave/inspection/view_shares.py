@@ -23,6 +23,7 @@ from kernelweave.inspection._rows import fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
 from kernelweave.models.shared.inputs import read_groups
+from kernelweave.views.columns import counted
 
 #: A share above this counts as selected.
 SELECTED = 0.01
@@ -42,33 +43,33 @@ def weight_intervals(
     confidence: float = 0.95,
     random_state: Any = None,
 ) -> list[dict[str, Any]]:
-    """How much the share of each view would differ in other samples.
+    """How much the share of each view would vary between samples.
 
     The rows are divided at random into two halves, class by class, and the weights are
     learned on each half: the same criterion, norm and alpha (or C), with the kernels of
     the fit centred and scaled again over the rows of the half. Over many divisions the
     quantiles of a share give its interval, widened to include the share of the fit if
-    need be. For a statistic that is a mean over rows,
-    with variance ``s^2 / n``, a random subset of b of the n rows has the variance::
+    need be. For a statistic that is a mean over rows, with variance ``s^2 / n``, its
+    value on a random subset of b of the n rows varies with the variance::
 
         (s^2 / n) (n - b) / b        which is  s^2 / n  for  b = n / 2
 
     so halves vary around the full sample as much as samples of n rows vary around their
-    mean: no correction is needed. Subsets of 63 % vary too little (the factor is 0.58).
-    The bootstrap must not be used: it repeats rows, a repeated row is predicted
+    mean, and no correction is needed. Subsets of 63 % vary too little (the factor is
+    0.58). The bootstrap must not be used: it repeats rows, a repeated row is predicted
     perfectly by its copy under any flexible kernel, the learned alpha goes to zero, and
     all views get the same share.
 
-    **What the interval means.** In ``confidence`` of all samples it contains the mean
-    share over samples of this size from the same population. Measured with 5 views of
-    3 columns (two informative, one a noisy copy, two noise) and two classes, over 80
-    samples, the 95 % interval contained it in 97 % of the cases with norm 1 and 100
-    rows (96 % with 200 rows, 97 % with norm 2, 98 % for ``MultipleKernelSVC``; between
-    92 and 100 % for each view). Subsets of 63 % reached 92 %, and the bootstrap shrank
-    all shares towards one fifth. The share in another sample of the same size was
-    inside in 86 to 91 % of the cases. With 3 views of 40 rows it was 95 to 100 % for
-    each view, on a weak signal or pure noise, with row weights and for
-    ``MultipleKernelRidge``.
+    **What the interval means.** In a proportion ``confidence`` of all samples it
+    contains the mean share over samples of this size from the same population. Measured
+    with 5 views of 3 columns (two informative, one a noisy copy, two noise) and two
+    classes, over 80 samples, the 95 % interval contained it in 97 % of the cases with
+    norm 1 and 100 rows (96 % with 200 rows, 97 % with norm 2, 98 % for
+    ``MultipleKernelSVC``; between 92 and 100 % for each view). Subsets of 63 % reached
+    92 %, and the bootstrap shrank all shares towards one fifth. The share in another
+    sample of the same size was inside in 86 to 91 % of the cases. With 3 views and 40
+    rows, the coverage was 95 to 100 % for each view, on a weak signal or pure noise,
+    with row weights and for ``MultipleKernelRidge``.
 
     **Groups.** Rows of one patient or site resemble each other, and halves that divide
     them vary too little. With 8 or 20 groups of 5 rows, whose correlation within a
@@ -80,7 +81,7 @@ def weight_intervals(
     noise views), and a noise view often has an interval above zero; see
     :func:`view_pvalues`. Norm, kernel widths and standardisation are those of the fit
     and not chosen again. Copies of a view share its weight in every half, so a narrow
-    interval does not mean that the data could tell them apart; see
+    interval does not mean that the data can distinguish them; see
     :func:`weight_ranges`.
 
     Parameters
@@ -105,8 +106,8 @@ def weight_intervals(
     -------
     rows : list of dict
         One row per view: ``view``, ``share`` (with all rows), ``low`` and ``high`` (the
-        interval), ``selected`` (in which part of the halves the share exceeds 1 %) and
-        ``n_resamples``. ``pandas.DataFrame(rows)`` converts them to a DataFrame.
+        interval), ``selected`` (the fraction of halves in which the share exceeds 1 %)
+        and ``n_resamples``. ``pandas.DataFrame(rows)`` converts them to a DataFrame.
 
     See Also
     --------
@@ -186,8 +187,8 @@ def _class_members(problem: WeightProblem, units: np.ndarray) -> np.ndarray:
     if counts[smallest] < LEAST_ROWS:
         raise ValueError(
             "weight_intervals learns from both halves of every class, so each class "
-            f"needs at least {LEAST_ROWS} {what}; the class number {smallest} in "
-            f"sorted order has {counts[smallest]}"
+            f"needs at least {LEAST_ROWS} {what}; class number {smallest} (from 0, "
+            f"in sorted order) has {counts[smallest]}"
         )
     return members
 
@@ -226,8 +227,8 @@ class ViewSharesDisplay(Drawn):
 
     A bar is the share of the view in the combined kernel, the line its interval over
     halves of the rows (:func:`weight_intervals`), and the column on the right says in
-    how many halves the view had more than 1 % or, if p-values are given, how likely
-    a useless view would have got this weight.
+    how many halves the view had more than 1 % or, if p-values are given, how often a
+    shuffled copy of the view gets as much weight.
 
     Parameters
     ----------
@@ -297,7 +298,7 @@ class ViewSharesDisplay(Drawn):
         groups, n_resamples, confidence : array-like, int, float
             See :func:`weight_intervals`.
         n_decoys : int, default=None
-            If given, p-values from this many decoys are computed and shown too.
+            If given, p-values from this many decoys are computed and shown as well.
         random_state : int, RandomState instance or None, default=None
             Source of randomness.
         ax : matplotlib Axes, default=None
@@ -337,7 +338,7 @@ class ViewSharesDisplay(Drawn):
         ax : matplotlib Axes, default=None
             Axes to draw in; None creates a new figure, tall enough for the bars.
         max_rows : int, default=30
-            Maximum number of views; the last row counts the others.
+            Maximum number of views; the last line says how many others there are.
 
         Returns
         -------
@@ -367,7 +368,7 @@ class ViewSharesDisplay(Drawn):
         self.texts_ = self._write_column(ax, shown)
         labels = [str(row["view"]) for row in shown]
         if others:
-            labels.append(f"{len(others)} more views")
+            labels.append(counted(len(others), "more view"))
         label_rows(ax, np.arange(len(labels)), labels)
         longest = max(max(row["share"], row["high"]) for row in self.rows)
         ax.set_xlim(0, 100 * min(1.0, 1.05 * longest) if longest > 0 else 100)

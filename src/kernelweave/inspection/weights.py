@@ -19,6 +19,7 @@ from kernelweave.inspection._figure import (
 )
 from kernelweave.inspection._rows import fitted_model
 from kernelweave.models.shared.base import caution_about_shares
+from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
 ROW_HEIGHT = 0.24
@@ -38,7 +39,7 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     -------
     rows : list of dict
         One row per kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
-        ``weight``, ``share`` (of the sum of all weights, so that shares sum to one),
+        ``weight``, ``share`` (of the sum of all weights, so shares sum to one),
         ``view_weight`` (the sum over the view) and ``view_share`` (its entry of
         ``view_shares_``). ``pandas.DataFrame(rows)`` converts them to a DataFrame.
 
@@ -258,7 +259,9 @@ class KernelWeightsDisplay(Drawn):
         if others:
             total = float(sum(weights[members].sum() for members in others))
             zero = " of weight 0" if total == 0 else ""
-            rows.append(_Row("others", f"{len(others)} more views{zero}", total))
+            rows.append(
+                _Row("others", f"{counted(len(others), 'more view')}{zero}", total)
+            )
         return rows
 
 

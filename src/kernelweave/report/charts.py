@@ -1,8 +1,8 @@
 """Charts as inline SVG, coloured by the classes of the page's style sheet.
 
-Every chart has a title for screen readers. A drawing is 440 units wide and text at
-least 13 units high, so that it is readable on a telephone of 400 pixels. The label of a
-bar has a line of its own, which leaves room for long names; what does not fit is cut
+Every chart has a title for screen readers. A drawing is 440 units wide and text is at
+least 13 units high, so it is readable on a phone 400 pixels wide. The label of a bar
+has a line of its own, which leaves room for long names; what does not fit is cut off
 and given in full as a tooltip.
 """
 
@@ -20,7 +20,7 @@ WIDTH = 440
 WIDEST = 560
 #: Height of a row of a bar chart, and of the bar in it.
 ROW, THICK = 44, 16
-#: Characters of a label.
+#: Most characters of a label.
 LETTERS = 52
 #: More points than this make a page heavy and a picture no clearer.
 MOST_POINTS = 2000
@@ -41,7 +41,7 @@ class Bar:
 
     @classmethod
     def around(cls, label: str, value: float, error: float) -> Bar:
-        """A value with the interval that its standard error makes."""
+        """A value with an interval of one standard error on each side."""
         return cls(label, value, (value - error, value + error))
 
 
@@ -156,7 +156,7 @@ def number(value: float, percent: bool = False) -> str:
 
 
 def _mark(c: int, x: float, y: float) -> str:
-    """A shape that differs between classes, for readers who cannot tell colours.
+    """A shape that differs between classes, for readers who cannot distinguish colours.
 
     Five shapes and eight colours make forty marks.
     """
@@ -188,7 +188,7 @@ def _words(text: str, x: float, y: float, turned: bool = False) -> str:
 
 
 def _tick(x: Scale, y: Scale, value: float, left: float, bottom: float) -> str:
-    """A number below the horizontal axis and beside the vertical one."""
+    """A number below the horizontal axis and to the left of the vertical one."""
     said = number(value)
     return (
         f'<text class="tick" x="{x(value):.1f}" y="{bottom + 17:.0f}" '

@@ -17,16 +17,16 @@ from kernelweave.inspection._rows import observed_views, views_of
 from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Case, Section, counted, or_why, shares_of
+from kernelweave.report.section import Case, Section, or_why, shares_of
 from kernelweave.report.views import shares, weights_are_learned, without_each
-from kernelweave.views.columns import is_precomputed, some
+from kernelweave.views.columns import counted, is_precomputed, some
 
 #: Patterns of missing views, and warnings, that the page lists.
 MOST_PATTERNS, MOST_WARNINGS = 20, 20
 
 
 def collect(case: Case) -> dict[str, Any]:
-    """Everything that the template needs; a part that fails says why."""
+    """Everything that the template needs; a section that fails says why."""
     model, say, started = case.model, case.how["report"], time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -35,7 +35,7 @@ def collect(case: Case) -> dict[str, Any]:
             "evaluation": scores(case.result),
             "shares": shares(case),
         }
-        # said here, not inside the parts, which would catch an error of the listener
+        # here, not inside the sections, which would catch an error of the callback
         say("what is lost without each view")
         contents["without"] = without_each(case)
         say("columns and single rows")
@@ -60,7 +60,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     if contents["classify"]:
         classes, counts = np.unique(y, return_counts=True)
         listed = [f"{c} ({k})" for c, k in zip(classes, counts, strict=True)]
-        aim = f"to tell {len(classes)} classes apart: {some(listed, 10)}"
+        aim = f"to distinguish {len(classes)} classes: {some(listed, 10)}"
     elif y.ndim == 2 and y.shape[1] > 1:
         aim = f"to predict {y.shape[1]} numbers"
     else:
@@ -82,7 +82,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
 
 @or_why
 def _gaps(model: Any, X: Any) -> Section:
-    """Which views rows lack: every pattern that occurs, the most frequent first."""
+    """Which views rows lack: the patterns that occur, the most frequent first."""
     seen = observed_views(model, X)
     if seen is None:
         return {"why": "No row lacks a view."}
@@ -105,8 +105,8 @@ def _certificate(model: Any) -> Section:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return {
-            "why": "The weights of this model are not learned, so there is no "
-            "optimisation to certify."
+            "why": "The weights of this model are not learned, so there is no optimum "
+            "to certify."
         }
     numbers = [("value", f"{certificate.value:.10g}")]
     convex = certificate.stationarity is None
@@ -121,7 +121,7 @@ def _certificate(model: Any) -> Section:
 
 
 def _card(case: Case, started: float) -> list[tuple[str, str]]:
-    """The model card, as pairs of what and value."""
+    """The model card, as pairs of a name and a value."""
     model, y, fold, seed = case.model, case.y, case.fold, case.how["random_state"]
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k != "views"}
     defaults = type(model)().get_params(deep=False)
@@ -147,7 +147,10 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
         ("chosen by the fit", "; ".join(chosen) or "nothing"),
         ("shape of the data", f"{shape}; target: {what}"),
         ("views", some(list(shares_of(model)), 20)),
-        ("folds", f"{int(fold.max())}; {int(np.sum(fold > 0))} rows predicted"),
+        (
+            "folds",
+            f"{int(fold.max())}; {counted(int(np.sum(fold > 0)), 'row')} predicted",
+        ),
         ("seeds", seeds),
         ("versions", ", ".join(f"{k} {v}" for k, v in library_versions().items())),
         ("time for this page", f"{time.perf_counter() - started:.1f} s"),
@@ -156,7 +159,7 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
 
 
 def _warnings(messages: list[str]) -> list[str]:
-    """What went by, once each: messages that differ in numbers alone count as one."""
+    """Warnings, each listed once; those that differ only in numbers count as one."""
     found: dict[str, str] = {}
     for message in messages:
         text = " ".join(message.split())

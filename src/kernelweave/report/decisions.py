@@ -1,4 +1,4 @@
-"""Which columns move the decisions, and what each view says about single rows."""
+"""Which columns affect the decisions, and what each view says about single rows."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from kernelweave.report.section import (
     or_why,
     shares_of,
 )
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import counted, is_precomputed
 
-#: Columns that are shuffled one by one, at most, and how often each.
+#: The most columns that are shuffled one by one, and how often each is.
 MOST_SHUFFLED, SHUFFLES = 200, 5
-#: Fewer held-out rows than these tell nothing about a column.
+#: Fewer held-out rows than this say nothing about a column.
 FEWEST_ROWS = 10
 
 
 def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
-    """Rise of the held-out loss if a column is shuffled, its spread, which loss."""
+    """Rise of the held-out loss if a column is shuffled, its spread, and the loss."""
     n_columns = case.model.n_features_in_
     if n_columns > MOST_SHUFFLED:
         raise ValueError(
-            f"with {n_columns} columns, shuffling each takes too long for this "
-            "page; call sklearn.inspection.permutation_importance"
+            f"with {n_columns} columns, shuffling each would take too long for this "
+            "page; use sklearn.inspection.permutation_importance"
         )
     test = np.flatnonzero(case.fold == 1)
     has = observed_views(case.model, case.X)
@@ -53,7 +53,7 @@ def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
         test = test[has[test].all(axis=1)]
     if len(test) < FEWEST_ROWS:
         raise ValueError(
-            f"only {len(test)} held-out rows of the first fold have every view, "
+            f"the first fold has {counted(len(test), 'held-out row')} with every view, "
             "too few to shuffle columns among them"
         )
     found = permutation_importance(
@@ -83,7 +83,7 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
 def columns(case: Case) -> Section:
     """The most important columns of each view."""
     if is_precomputed(case.model.views):
-        return {"why": "The model saw precomputed kernels, which have no columns."}
+        return {"why": "The model was fitted to precomputed kernels, without columns."}
     views = list(shares_of(case.model))
     shuffled = cache(partial(_shuffled, case))
     parts = []
@@ -107,8 +107,8 @@ def _by_gradient(model: Any, view: str) -> Section:
         name, value = str(row["feature"]), float(row["importance"])
         best[name] = max(value, best.get(name, 0.0))
     text = (
-        "Change of the decision value if the column changes by its standard deviation, "
-        "on average over the training rows."
+        "Change of the decision value per standard deviation of the column: the root "
+        "mean square over the training rows."
     )
     bars = [Bar(name, value) for name, value in best.items()]
     return _ranked(bars, view, text, "change of the decision value")
@@ -130,14 +130,14 @@ def _by_shuffling(shuffled: Callable[[], Any], model: Any, view: str) -> Section
 def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
     ranked = sorted(bars, key=lambda bar: -bar.value)
     if len(ranked) > MOST_COLUMNS:
-        text += f" The first {MOST_COLUMNS} of {len(ranked)} columns."
+        text += f" The {MOST_COLUMNS} largest of {len(ranked)} columns are shown."
     title = f"Most important columns of the view {view}"
     return {"text": text, "picture": charts.bars(ranked[:MOST_COLUMNS], title, axis)}
 
 
 @or_why
 def rows(case: Case) -> Section:
-    """Contributions of the views to the decisions on some rows of the first fold."""
+    """Contributions of the views to the decisions for some rows of the first fold."""
     held, test = case.result.held_out, np.flatnonzero(case.fold == 1)
     chosen = telling(held, test)
     found = contributions(case.part, case.rows(np.array(list(chosen))))
@@ -160,12 +160,12 @@ def rows(case: Case) -> Section:
                 "reason": why,
                 "truth": _said(case.y[row]),
                 "predicted": _said(held.predicted[row]),
-                "sum": f"The parts of all views and the constant "
+                "sum": f"The contributions of all views and the constant "
                 f"{charts.number(float(constant))} add up to "
                 f"{charts.number(total)}.",
                 "picture": charts.bars(
                     bars[:MOST_VIEWS],
-                    f"Parts of the views in the decision on row {labels[row]}",
+                    f"Contribution of each view to the decision for row {labels[row]}",
                     unit,
                 ),
             }
@@ -174,25 +174,25 @@ def rows(case: Case) -> Section:
 
 
 def telling(held: HeldOut, test: np.ndarray) -> dict[int, str]:
-    """Rows among ``test`` that are worth a look, and why: at most three."""
+    """At most three rows among ``test`` that are worth a look, and why."""
     assert held.targets is not None
     truth, guess = held.targets[test], held.predicted[test]
     if held.classes is None:
         miss = np.abs(truth - guess).reshape(len(test), -1).sum(axis=1)
-        found = {test[np.argmin(miss)]: "closest to the truth"}
-        found.setdefault(test[np.argmax(miss)], "furthest from the truth")
+        found = {test[np.argmin(miss)]: "the closest to the truth"}
+        found.setdefault(test[np.argmax(miss)], "the furthest from the truth")
         return found
     right, found = guess == truth, {}
-    which, margin = "the first that is", np.zeros(len(test))
+    which, margin = "the first one", np.zeros(len(test))
     if held.probability is not None:
         proba = np.sort(held.probability[test], axis=1)
-        which, margin = "most certain and", proba[:, -1] - proba[:, -2]
+        which, margin = "the most certain one", proba[:, -1] - proba[:, -2]
     if right.any():
-        found[test[np.argmax(np.where(right, margin, -1))]] = f"{which} correct"
+        found[test[np.argmax(np.where(right, margin, -1))]] = f"{which} that is correct"
     if not right.all():
-        found[test[np.argmax(np.where(right, -1, margin))]] = f"{which} wrong"
+        found[test[np.argmax(np.where(right, -1, margin))]] = f"{which} that is wrong"
     if held.probability is not None:
-        found.setdefault(test[np.argmin(margin)], "least certain")
+        found.setdefault(test[np.argmin(margin)], "the least certain one")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The score beside the baselines, and pictures of held-out rows."""
+"""The score compared with the baselines, and pictures of held-out rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_CLASSES, Section, or_why
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some
 
 #: What the baselines are.
 BASELINES = {
-    "best single view": "the view with the smallest leave-one-out error alone",
+    "best single view": "only the view with the smallest leave-one-out error",
     "equal weights": "all kernels with the same weight",
     "stacking of views": "a regression on the outputs of one model per view",
     "no view": "the class proportions, or the mean, of the training rows",
 }
-#: Which rows belong to a class (m,), and the probability of each (m,), by name.
+#: For each class by name: which rows belong to it (m,), and its probability (m,).
 Classes = dict[str, tuple[np.ndarray, np.ndarray]]
 #: Marks on the axes of probabilities.
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -76,7 +76,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
         {
             "title": "Confusion matrix",
             "why": "",
-            "text": "Lines are true classes, columns are predicted ones.",
+            "text": "Rows are true classes, columns are predicted classes.",
             "names": names,
             "counts": counts.tolist(),
         },
@@ -91,11 +91,11 @@ def _of_probabilities(
     proba: np.ndarray, codes: np.ndarray, names: list[str]
 ) -> list[Section]:
     """ROC curve and calibration of each class."""
-    about = f"Rows of class {names[1]} are the positive ones. "
+    about = f"The positive class is {names[1]}. "
     if len(names) > 2:
         about = "Each class against all others. "
     if len(names) > MOST_CLASSES:
-        about = f"The first {MOST_CLASSES} classes. {about}"
+        about = f"Only the first {MOST_CLASSES} classes are drawn. {about}"
     shown = range(len(names))[:MOST_CLASSES] if len(names) > 2 else [1]
     classes = {names[c]: (codes == c, proba[:, c]) for c in shown}
     classes = {name: own for name, own in classes.items() if 0 < own[0].mean() < 1}
@@ -113,7 +113,7 @@ def _agreement(held: HeldOut) -> Section:
     )
     text = "On the diagonal, a held-out prediction equals the true value."
     if truth.shape[1] > 1:
-        text += f" Shown is the first of {truth.shape[1]} targets."
+        text += f" The first of {truth.shape[1]} targets is shown."
     drawn = guess[:, 0], truth[:, 0]
     drawing = charts.plot(
         [("held-out rows", *drawn)],
@@ -160,10 +160,10 @@ def _calibration(classes: Classes, about: str, n: int) -> Section:
     for name, own in classes.items():
         real, said = calibration_curve(*own, n_bins=n_bins, strategy="quantile")
         curves.append((name, said, real))
-    axes = ("predicted probability", "observed share")
+    axes = ("predicted probability", "observed frequency")
     title = "Calibration curve of held-out rows"
     return {
-        "text": f"{about}On the diagonal, probabilities mean what they say. Each point "
-        f"stands for about {n // n_bins} rows.",
+        "text": f"{about}On the diagonal, predicted probabilities equal observed "
+        f"frequencies. Each point stands for about {counted(n // n_bins, 'row')}.",
         "svg": charts.plot(curves, title, axes, QUARTERS, joined=True),
     }

@@ -1,4 +1,4 @@
-"""Parts of the page: what they hold, or why there is none."""
+"""Sections of the page: what they hold, or why they are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelweave.evaluation.evaluate import evaluate, taken_by
 from kernelweave.evaluation.held_out import take_rows
 from kernelweave.views.columns import is_precomputed
 
-#: Views, columns and classes beyond these numbers are left out of the pictures.
+#: The most views, columns and classes that a picture shows.
 MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
 
 #: What the template shows; ``why``, if not empty, stands in place of the rest.
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model, the rows it was fitted on, and how it does on held-out ones.
+    """A model, the rows it was fitted on, and its performance on held-out ones.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Case:
         Rows, or a stack of kernels (n, n, p), and targets.
     how : dict
         For :func:`kernelweave.evaluation.evaluate`: ``cv``, ``random_state``,
-        ``groups`` and ``sample_weight``, and ``report``, told what is being done.
+        ``groups``, ``sample_weight`` and ``report``.
     """
 
     model: Any
@@ -46,7 +46,7 @@ class Case:
 
     @cached_property
     def result(self) -> Any:
-        """The model beside its baselines, on held-out rows."""
+        """The model compared with its baselines on held-out rows."""
         return evaluate(self.model, self.X, self.y, **self.how)
 
     @property
@@ -73,8 +73,8 @@ class Case:
 def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
     """A function that makes a section, or says why there is none.
 
-    Whatever goes wrong in one part of the page must not cost the others, which may
-    have taken an hour; so every error is caught, and told on the page.
+    Whatever goes wrong in one section must not cost the others, which may have taken an
+    hour; so every error is caught, and the page states it.
     """
 
     @wraps(make)
@@ -90,7 +90,7 @@ def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
 
 
 def without_folds(model: Any) -> Any:
-    """A copy that makes no score of its own: folds inside folds take long."""
+    """A copy that computes no score of its own: folds inside folds take long."""
     copy = clone(model)
     return copy.set_params(cv=None) if "cv" in copy.get_params() else copy
 
@@ -99,8 +99,3 @@ def shares_of(model: Any) -> dict[str, float]:
     """The share of each view, the largest first; empty if the model has none."""
     shares = getattr(model, "view_shares_", None) or {}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def counted(n: int, thing: str) -> str:
-    """A number and what it counts: 1 view, 2 views."""
-    return f"{n} {thing}" + ("" if n == 1 else "s")

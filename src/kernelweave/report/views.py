@@ -1,4 +1,4 @@
-"""The shares of the views, how far to trust them, and what is lost without each."""
+"""The shares of the views, how far to trust them, and the loss without each view."""
 
 from __future__ import annotations
 
@@ -25,36 +25,25 @@ from kernelweave.report.section import (
     without_folds,
 )
 
-#: Up to so many views an order in which to drop them is found as well, which takes a
-#: number of fits that grows with the square.
+#: With at most this many views, the page also has an order in which to drop them, for
+#: which the number of fits grows with the square of the number of views.
 MOST_ORDERED = 6
-#: A view with a p-value up to this has more weight than a useless one would get.
+#: A view with a p-value of at most this has more weight than a useless one would get.
 LEVEL = 0.05
 
 
 def shares(case: Case) -> Section:
-    """Shares with intervals and p-values, and why not to interpret them if so."""
-    model, own = case.model, shares_of(case.model)
+    """Shares with intervals and p-values, and any reasons not to interpret them."""
+    own = shares_of(case.model)
     if len(own) < 2:
         return {
             "why": "The model has a single view, which has all the weight.",
             "cautions": [],
         }
-    X, y, seed = case.X, case.y, case.how["random_state"]
-    n_resamples, n_decoys = case.n_resamples, case.n_decoys
-
-    def by_view() -> Section:
-        how = {"groups": case.how["groups"], "random_state": seed}
-        rows = weight_intervals(model, X, y, n_resamples=n_resamples, **how)
-        return {"of": {row["view"]: row for row in rows}}
-
-    def decoys() -> Section:
-        return {"of": view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)}
-
     case.how["report"]("intervals of the shares")
-    intervals = or_why(by_view)()
+    intervals = _intervals(case)
     case.how["report"]("p-values of the views")
-    pvalues = or_why(decoys)()
+    pvalues = _pvalues(case)
     bounds, p = (part.get("of", {}) for part in (intervals, pvalues))
     rows: list[dict[str, Any]] = [
         {"low": None, "high": None, "selected": None, "p": p.get(view)}
@@ -85,8 +74,35 @@ def shares(case: Case) -> Section:
         "reasons": [reason.replace("..", ".") for reason in reasons],
         "bounded": bounded,
         "tested": not pvalues["why"],
-        "smallest": 1.0 / (n_decoys + 1),
+        "smallest": 1.0 / (case.n_decoys + 1),
     }
+
+
+@or_why
+def _intervals(case: Case) -> Section:
+    """The record of each view from :func:`weight_intervals`."""
+    rows = weight_intervals(
+        case.model,
+        case.X,
+        case.y,
+        groups=case.how["groups"],
+        n_resamples=case.n_resamples,
+        random_state=case.how["random_state"],
+    )
+    return {"of": {row["view"]: row for row in rows}}
+
+
+@or_why
+def _pvalues(case: Case) -> Section:
+    """The p-value of each view."""
+    found = view_pvalues(
+        case.model,
+        case.X,
+        case.y,
+        n_decoys=case.n_decoys,
+        random_state=case.how["random_state"],
+    )
+    return {"of": found}
 
 
 def weights_are_learned(model: Any) -> bool:
@@ -115,19 +131,19 @@ def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
     clear = [row for row in tested if row["p"] <= LEVEL]
     if tested and n_decoys < 1 / LEVEL - 1:
         found.append(
-            f"The p-values come from {n_decoys} shuffled copies of the views, too few "
-            f"for any to be as small as {LEVEL:g}: 19 or more (n_decoys) can tell."
+            f"With n_decoys={n_decoys}, no p-value can be as small as {LEVEL:g}; use "
+            "n_decoys=19 or more."
         )
     elif tested and not clear:
         found.append(
-            "No view has clearly more weight than a shuffled copy of it would get. Do "
-            "not interpret the weights."
+            "No view has clearly more weight than a shuffled copy of itself would get. "
+            "Do not interpret the weights."
         )
     elif len(tested) >= 1 / LEVEL and len(clear) <= 2 * LEVEL * len(tested):
         found.append(
-            f"Of {len(tested)} views, {len(clear)} have more weight than a shuffled "
-            f"copy would get (p ≤ {LEVEL:g}); about {LEVEL * len(tested):.0f} would "
-            "by chance. Do not interpret the weights."
+            f"Only {len(clear)} of {len(tested)} views got more weight than a shuffled "
+            f"copy would (p ≤ {LEVEL:g}); about {LEVEL * len(tested):.0f} would by "
+            "chance. Do not interpret the weights."
         )
     if tested and case.how["groups"] is not None:
         found.append(
@@ -155,7 +171,7 @@ def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
     model, X, y, fold = case.model, case.X, case.y, case.fold
     template = without_folds(model).fit(X, y)
-    folds = PredefinedSplit(fold - 1)  # rows that are in no fold are never left out
+    folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
     recommendation = ""
     views = list(shares_of(model))
     if len(views) <= MOST_ORDERED:
@@ -175,28 +191,30 @@ def without_each(case: Case) -> Section:
     )
     notes = [
         "For each view, the model was fitted again without it and judged on "
-        "held-out rows, fold by fold. Right of zero, predictions get worse without "
-        "the view; with this number of folds, a rise of less than "
+        "held-out rows, fold by fold. To the right of zero, predictions get worse "
+        "without the view; with this number of folds, a rise of less than "
         f"{by_chance(int(np.max(fold))):.1f} standard errors may be chance."
     ]
     if len(views) > MOST_VIEWS:
-        notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
+        notes.append(f"Only the {MOST_VIEWS} views with the largest shares are shown.")
     if case.how["sample_weight"] is not None:
-        notes.append("Weights of the rows are not used here.")
+        notes.append("The refits ignore sample_weight.")
     if case.how["groups"] is not None:
         notes.append(
-            "Groups are held out together, but the models are fitted here as if their "
-            "rows were independent, so losses may be larger than that of the score."
+            "Groups are held out together, but the refits treat their rows as "
+            "independent, so losses may be larger than the loss in the score section."
         )
     if observed_views(model, X) is not None:
-        notes.append("Rows that lack all remaining views are predicted by none.")
+        notes.append(
+            "Rows that lack all remaining views are predicted without any view."
+        )
     return {"recommendation": recommendation, "picture": picture, "notes": notes}
 
 
 def _rises(
     model: Any, X: Any, y: Any, folds: Any, views: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
-    """The rise of the loss without each of many views, as of ``view_ablation``."""
+    """The rise of the loss without each of many views, as in ``view_ablation``."""
     trials = Trials(model, X, y, folds, None, None, None)
     everything = frozenset(trials.names)
     own = [view for view in views if view in everything]

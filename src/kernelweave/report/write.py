@@ -1,4 +1,4 @@
-"""Fill the template with what was found out, and write the page."""
+"""Fill the template with the results, and write the page."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def write_report(
 ) -> None:
     """Write what a model has learned, and how far to trust it, to one HTML file.
 
-    The page needs no network. It has the score on held-out rows beside simpler models,
-    the share of each view with its interval and p-value, what is lost without each
-    view, pictures of held-out rows, the most important columns, contributions to some
-    held-out decisions, what was done to the columns, the certificate, and how to repeat
-    all of it. Sections that do not apply say why.
+    The page needs no network. It has the score on held-out rows compared with simpler
+    models, the share of each view with its interval and p-value, what is lost without
+    each view, pictures of held-out rows, the most important columns, contributions to
+    some held-out decisions, what was done to the columns, the certificate, and what is
+    needed to repeat all of it. Sections that do not apply say why.
 
     Parameters
     ----------
@@ -60,21 +60,21 @@ def write_report(
     random_state : int, RandomState instance or None, default=0
         Source of randomness for folds, halves and shuffles.
     report : callable, default=None
-        Told what is being done, as a string.
+        Called with a string that says what is being done.
 
     Notes
     -----
     The model is fitted again many times, on folds, halves and sets of views, so a page
-    takes 10 to 100 times as long as a fit. Warnings of these fits are on the page.
+    takes 10 to 100 times as long as a fit. The page lists the warnings of these fits.
 
     See Also
     --------
-    kernelweave.evaluation.evaluate : The comparison with simpler models alone.
+    kernelweave.evaluation.evaluate : Only the comparison with simpler models.
     """
     check_is_fitted(model)
     template = _template()
     path = Path(path)
-    if not path.parent.is_dir():  # said now, not after minutes of work
+    if not path.parent.is_dir():  # now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
     how = {"cv": cv, "groups": groups, "sample_weight": sample_weight}
     how |= {"random_state": random_state, "report": report or (lambda text: None)}
@@ -85,7 +85,7 @@ def write_report(
 
 
 def _template() -> Any:
-    """The page, to be filled in; all values are escaped, except drawings of ours."""
+    """The page, to be filled in; all values are escaped, except our own drawings."""
     needed = "a report needs jinja2: pip install 'kernelweave[report]'"
     jinja2 = library("jinja2", needed)
     environment = jinja2.Environment(

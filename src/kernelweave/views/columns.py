@@ -571,6 +571,11 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def counted(n: int, thing: str) -> str:
+    """A number and what it counts: 1 view, 2 views."""
+    return f"{n} {thing}" + ("" if n == 1 else "s")
+
+
 def _used(names: list[str], users: dict[str, list[str]]) -> str:
     """The first few columns, each with the views that use it."""
     return some(

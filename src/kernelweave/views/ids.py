@@ -102,7 +102,13 @@ def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
             f"Some are {' and some '.join(types)}: convert all of them to one type, "
             "for example with ids.astype(str)"
         )
-    return "Spell them alike, for example with ids.str.strip().str.upper()"
+    texts = [[str(value).strip() for value in pair] for pair in pairs]
+    width = max(len(text) for pair in texts for text in pair)
+    if all(a.upper() == b.upper() for a, b in texts):
+        return "Spell them alike, for example with ids.str.strip().str.upper()"
+    if all(a.zfill(width) == b.zfill(width) for a, b in texts):
+        return f"Spell them alike, for example with ids.str.strip().str.zfill({width})"
+    return "Spell them alike in both"
 
 
 def check_kernel_labels(K: Any, name: str) -> None:

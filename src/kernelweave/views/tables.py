@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils import Bunch
 
 from kernelweave.exceptions import library
-from kernelweave.views.columns import did_you_mean, is_table, prefixed, some
+from kernelweave.views.columns import counted, did_you_mean, is_table, prefixed, some
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,
@@ -282,27 +282,27 @@ def _side_by_side(
 def _summary(found: Bunch, frames: dict[str, Any], whole: int) -> str:
     """How many samples each table has and shares, one line each."""
     n, shared = len(found.data), found.shared
-    lines = [f"{_count(n, 'sample')} from {_count(len(frames), 'table')}, matched by "]
+    lines = [
+        f"{counted(n, 'sample')} from {counted(len(frames), 'table')}, matched by "
+    ]
     lines[0] += repr(found.data.columns[0])
     for name, frame in frames.items():
         lacking = n - shared.loc[name, name]
         verb = "lacks" if lacking < 2 else "lack"
         lines.append(
-            f"  {name}: {_count(n - lacking, 'sample')}, "
-            f"{_count(frame.shape[1], 'column')}; "
-            f"{_count(lacking, 'sample') if lacking else 'no sample'} {verb} it"
+            f"  {name}: {counted(n - lacking, 'sample')}, "
+            f"{counted(frame.shape[1], 'column')}; "
+            f"{counted(lacking, 'sample') if lacking else 'no sample'} {verb} it"
         )
     for one, other in combinations(frames, 2):
-        both = _count(shared.loc[one, other], "sample")
+        both = counted(shared.loc[one, other], "sample")
         lines.append(f"  in {one} and in {other}: {both}")
     if len(frames) > 1:
-        lines.append(f"  in every table: {_count(whole, 'sample')}")
+        lines.append(f"  in every table: {counted(whole, 'sample')}")
     if "target" in found:
-        gone = f"; {_count(len(found.left_out), 'sample')} without it, or with nothing "
+        gone = (
+            f"; {counted(len(found.left_out), 'sample')} without it, or with nothing "
+        )
         lines.append(f"  target {found.target.name!r}")
         lines[-1] += f"{gone}else, left out" if found.left_out else ""
     return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
