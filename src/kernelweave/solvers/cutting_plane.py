@@ -28,6 +28,9 @@ from kernelweave.weights.polyhedral import box_maximizer, linear_program
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
 BLOWN_UP = 100.0
+#: Slope of a cut at the edge of the set, relative to the value, beyond which a linear
+#: program is given the cut divided by its slope.
+STEEP = 1e12
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
@@ -119,7 +122,8 @@ def spectral_cuts(criterion: Criterion, weight_set: CutSet) -> Iterator[Iterate]
         right = np.concatenate([cuts.linear - level, -room])
         nearest = nearest_point(rows, right, best.weights)
         weights = weight_set.separate(point if nearest is None else nearest)
-        if np.array_equal(weights, best.weights):
+        is_cut = len(weight_set.polyhedron(len(weights)).below) > len(allowed.below)
+        if np.array_equal(weights, best.weights) and not is_cut:
             return  # the cuts are too inaccurate to yield a new point
 
 
@@ -236,18 +240,23 @@ def master_program(
     """
     r, m = scores.shape
     cuts = -np.column_stack([scores, np.ones(r)])
+    sizes = np.max(np.abs(cuts), axis=1)
+    sizes[sizes < STEEP] = 1.0
     with_t = Polyhedron(
         np.pad(allowed.equal, ((0, 0), (0, 1))),
         allowed.equal_to,
-        np.concatenate([cuts, np.pad(allowed.below, ((0, 0), (0, 1)))]),
-        np.concatenate([-linear, allowed.below_to]),
+        np.concatenate(
+            [cuts / sizes[:, None], np.pad(allowed.below, ((0, 0), (0, 1)))]
+        ),
+        np.concatenate([-linear / sizes, allowed.below_to]),
         np.concatenate([allowed.limits, [[-np.inf, np.inf]]]),
     )
     answer = linear_program(np.append(np.zeros(m), 1.0), with_t)
     if answer is None:
         return None
     x, prices, _ = answer
-    return x[:m], prices[:r] / np.sum(prices[:r]), prices[r:]
+    own = prices[:r] / sizes
+    return x[:m], own / np.sum(own), prices[r:]
 
 
 def _solve_cone(
