@@ -19,12 +19,13 @@ import shlex
 import warnings
 
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import kernelweave
 from kernelweave import datasets, inspection
 from kernelweave.cli import output
 from kernelweave.evaluation import baselines
-from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
@@ -109,7 +110,7 @@ def test_code_of_a_page(page, tmp_path, monkeypatch):
             continue
         # Pages show warnings of this package on purpose; all others stay errors.
         with warnings.catch_warnings():
-            for kind in (KernelWarning, KernelWeaveConvergenceWarning):
+            for kind in (KernelWarning, ConvergenceWarning):
                 warnings.simplefilter("ignore", kind)
             try:
                 found, error = run(code, where, namespace)

@@ -39,7 +39,10 @@ def regressor():
 
 @pytest.fixture(autouse=True)
 def _two_folds_of_the_stack(monkeypatch):
-    """What it learns from does not depend on their number, and five take longer."""
+    """What it learns from does not depend on their number, and five take longer.
+
+    ``evaluate`` is public and has no parameter for it.
+    """
     monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
 
 

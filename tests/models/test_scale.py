@@ -421,7 +421,7 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
 @pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
 def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
     X, y = draw(rng, n=400)
-    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)  # far below the fit
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     expected = model.partial_fit(X, y).predict_proba(X)
     with monkeypatch.context() as short:

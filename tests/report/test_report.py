@@ -49,7 +49,7 @@ SAYS = {
 @pytest.fixture(autouse=True)
 def _two_folds_of_the_stack(monkeypatch):
     """The pages only show its score, and five folds take longer."""
-    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
+    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)  # far below the report
 
 
 class Checker(HTMLParser):

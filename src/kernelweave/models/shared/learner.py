@@ -458,6 +458,8 @@ def race_norms(
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
+    raced_from: int = RACED_FROM,
+    at_least: int = RACED_AT_LEAST,
 ) -> LearnerOptions:
     """Options with the norms that a sample of many rows does not rule out.
 
@@ -469,9 +471,9 @@ def race_norms(
     """
     n, kinds = len(targets), (DenseBank, OnTheFlyBank)
     chooses = options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < RACED_FROM or not isinstance(bank, kinds):
+    if not chooses or n < raced_from or not isinstance(bank, kinds):
         return options
-    rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
+    rows = _sample_rows(design, max(int(RACED_SHARE * n), at_least))
     part, none = design.restrict(rows), np.array([], dtype=int)
     if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
         return options
