@@ -101,6 +101,7 @@ def test_approximate_features_come_close(features, alpha, rng):
     assert model.certificate_.converged
     # measured: 0 to 0.013
     assert abs(model.score(new, truth) - exact.score(new, truth)) < 0.08
+    # measured: 0.52 to 0.55, and 0.77 to 0.79
     assert 0 < model.loo_error_ < 1 and 0.5 < model.loo_score_ <= 1
     proba = model.predict_proba(new)
     assert_allclose(proba.sum(axis=1), 1.0)

@@ -260,7 +260,8 @@ def test_degenerate_inputs_end_with_an_honest_status(margins, rng):
                 continue
             # Cancellation between coefficients of size C costs the function digits.
             hopeless = name in ("rank one", "low rank") and C in (1e8, 1e10)
-            assert solution.gap < (1e-2 if hopeless else 1e-6), case
+            # measured: at most 2e-5 where it is hopeless
+            assert solution.gap < (1e-3 if hopeless else 1e-6), case
             assert solution.converged == (solution.gap <= 1e-6), case
 
 
