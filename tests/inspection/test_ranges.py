@@ -96,7 +96,7 @@ def test_margin_against_the_grid(bank_and_signs):
     criterion = Margin(bank, signs, "l2", 0.5)
     best = solve(criterion, Simplex()).value
     found = criterion_ranges(criterion, Simplex(), groups={"a": [0], "bc": [1, 2]})
-    points = directions()[::160]
+    points = directions()[::80]
     values = np.array([criterion.evaluate(p, hessian=False).value for p in points])
     inside = points[values <= 1.01 * best, 0]
     assert found["a"].low <= inside.min() and inside.max() <= found["a"].high
