@@ -41,11 +41,14 @@ NAMES = (
     "MultipleKernelFDA",
     "MultipleKernelFDA-l1",
     "MultipleKernelFDA-l2-learn",
-    "MultipleKernelFDA-block",
     "MultipleKernelRidge-l1",
     "MultipleKernelRidge-l2-learn",
 )
-MODELS = some(NAMES, views=VIEWS, cv=None)  # folds of rows and of their copies differ
+#: Without folds: those of rows and of their copies differ.
+MODELS = [
+    *some(NAMES, views=VIEWS, cv=None),
+    *some(["MultipleKernelFDA-block"], views=VIEWS, alpha="loo"),
+]
 #: Of the second moments of features; nothing is left out to choose alpha.
 SUMMED = {
     "MultipleKernelFDA": MultipleKernelFDA(
