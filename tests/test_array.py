@@ -117,11 +117,8 @@ def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
 
 @DTYPES
 @pytest.mark.parametrize("n", [3, 7, 20])
-def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeypatch):
+def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend):
     """Blocks of 3: every number of blocks, with and without a remainder."""
-    for name in ("BLOCK", "HOST_BLOCK", "LAPACK_ROWS"):
-        monkeypatch.setattr(_array, name, 3)
-    monkeypatch.setattr(_array, "INVERSE_COLUMNS", 2)
     A, b, rtol = positive_definite(rng, n), rng.normal(size=(n, 4)), tolerance(dtype)
     unread = np.triu(np.full((n, n), 9.0), 1)
     if xp_backend.name == "numpy":
@@ -129,7 +126,7 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeyp
     if xp_backend.name not in ("numpy", "torch"):  # others read both triangles
         unread = 0.0
     given = xp_backend.asarray(A + unread, dtype)
-    factor = _array.cholesky(given, overwrite=True)
+    factor = _array.cholesky(given, overwrite=True, block=3)
     L = np.tril(to_numpy(factor))
     assert_allclose(L @ L.T, A, rtol=rtol, atol=rtol)
     if xp_backend.name == "torch" and n > 3:
@@ -138,14 +135,14 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeyp
         assert np.shares_memory(factor, given)
     right = xp_backend.asarray(b, dtype)
     wanted = np.linalg.solve(A, b)
-    found = _array.solve_factored(factor, right)
+    found = _array.solve_factored(factor, right, block=3)
     assert_allclose(to_numpy(found), wanted, rtol=rtol, atol=rtol)
     assert_allclose(to_numpy(right), b, rtol=1e-6)
-    diagonal = _array.inverse_diagonal(factor)
+    diagonal = _array.inverse_diagonal(factor, block=3)
     assert_allclose(to_numpy(diagonal), np.diag(np.linalg.inv(A)), rtol=rtol)
     A[n - 1, n - 1] = -1.0
     with pytest.raises(FactorizationError):
-        _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True)
+        _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True, block=3)
 
 
 @SIZES

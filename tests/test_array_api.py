@@ -13,7 +13,6 @@ from sklearn.base import clone, is_classifier
 from estimators import (
     EXPLICIT,
     ONE_EACH,
-    SETTINGS,
     ask,
     every_estimator,
     in_turn,
@@ -279,8 +278,21 @@ def documented(estimator):
 
 
 @in_turn(
-    estimator=some(SETTINGS),
-    other_backend=["array_api_strict", "torch"],
+    estimator=some(
+        [
+            *ONE_EACH,
+            "MultipleKernelFDA",
+            "MultipleKernelFDA-loo",
+            "MultipleKernelFDA-within",
+            "MultipleKernelFDA-block",
+            *EXPLICIT,
+            "MultipleKernelSVC-per_class",
+            "KernelAlignment-features",
+            "SubspaceKernelSVC-plain",
+            "MixtureKDA-posterior",
+        ]
+    ),
+    other_backend=["torch", "array_api_strict"],
     indirect=["other_backend"],
 )
 def test_attributes_are_what_the_docstring_says(estimator, other_backend, data):

@@ -39,17 +39,17 @@ IMPUTED = [("all", Pipe(SimpleImputer(), ["linear", "rbf"]), slice(None))]
 
 
 def configurations():
-    """Every estimator in its cheap setting, and once each other code path.
+    """Every estimator in a cheap setting, and once each other form of input.
 
     One configuration with a single kernel includes the folds of ``cv_score_``, and one
-    chooses norm and alpha, as the defaults do. Two kernels do for the dearest fits.
+    with explicit features takes sparse rows. Two kernels do for the dearest fits.
     """
     for name in ONE_EACH:
         model = clone(SETTINGS[name])
         if isinstance(model, KernelFDA):
             model.set_params(alpha=0.1, cv=2)
         elif isinstance(model, MultipleKernelRidge):
-            model = MultipleKernelRidge(cv=None)
+            model = clone(SETTINGS["MultipleKernelRidge-nystroem"])
         elif isinstance(model, SubspaceKernelSVC):
             model.set_params(views=TWO, alpha=0.1, tol=0.3)
         elif "C" in model.get_params():
@@ -64,7 +64,6 @@ def configurations():
             IMPUTED, missing="available", output="features", method="independent"
         ),
     )
-    yield "MultipleKernelRidge-nystroem", SETTINGS["MultipleKernelRidge-nystroem"]
     yield (
         "MultipleKernelRidge-gaps",
         MultipleKernelRidge(

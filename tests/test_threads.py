@@ -25,7 +25,7 @@ from kernelweave.kernels import (
     center_and_scale,
     centering,
 )
-from kernelweave.kernels.banks import dense, lazy
+from kernelweave.kernels.banks import dense
 from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
 from kernelweave.views.columns import View
 
@@ -78,7 +78,8 @@ def test_few_rows_take_one_thread(estimator, seen):
 
 def test_many_rows_take_all_threads(seen, monkeypatch):
     X, y = rows()
-    monkeypatch.setattr(_array, "FEW_ENTRIES", len(X) ** 2 - 1)
+    few = len(X) ** 2 - 1
+    monkeypatch.setattr(_array, "FEW_ENTRIES", few)  # every fit asks it
     model = KernelFDA(noting(seen), cv=None).fit(X, y)
     model.predict(X)
     assert all(found == {2} for found in seen)
@@ -154,16 +155,17 @@ KERNELS = [RBF(), RBF(factor=3.0), Linear(), Laplacian(), Polynomial(2)]
 
 @pytest.mark.parametrize("storage", ["matrices", "on_the_fly"])
 def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
-    monkeypatch.setitem(lazy.TILE, "host", 7)
     X, found = rng.normal(size=(40, 3)), []
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
     weights, b = rng.uniform(size=5), rng.normal(size=(40, 2))
+    # far below the methods of a bank
     monkeypatch.setattr(_array, "CHUNK_ENTRIES", 300)
     for module in (base, dense, centering):
         monkeypatch.setattr(module, "CACHE_ENTRIES", 300)
     for few in (_array.FEW_ENTRIES, 0):
         monkeypatch.setattr(_array, "FEW_ENTRIES", few)
         source = FeatureSource([View("a", KERNELS, [0, 1, 2])], [X])
+        source.tile_rows = 7
         bank = KernelMap(source, storage=storage).fit()
         bank.few_samples = 0
         part = bank.restrict(np.arange(1, 40, 3))

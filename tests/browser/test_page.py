@@ -82,7 +82,7 @@ def browser(tmp_path_factory):
 )
 def page(request, browser, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    pages.write(request.param, path)
+    path.write_text(pages.text_of(request.param), encoding="utf-8")
     browser.get_log("performance")
     _emulate(browser, 1200, "light")
     browser.get(path.as_uri())

@@ -214,9 +214,8 @@ def test_lines_of_progress(capsys):
     ]
 
 
-def test_lines_of_progress_come_now_and_then(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "PAUSE", 0.0)
-    with progress.progress_bar("table1") as advance:
+def test_lines_of_progress_come_now_and_then(capsys):
+    with progress.progress_bar("table1", pause=0.0) as advance:
         for done in range(3):
             advance(done, 20)
     lines = capsys.readouterr().err.splitlines()

@@ -147,6 +147,7 @@ def test_three_rows_and_a_box_that_holds_them():
     solution = solve(criterion, Simplex(), tol=1e-6)
     assert solution.converged, solution.status
     assert solution.n_factorizations <= 15
+    # measured: 1
     assert solution.weights[0] > 0.999
 
 

@@ -176,7 +176,8 @@ def test_closed_form_decreases_and_converges(norm, rng):
     values = np.array([iterate.value for iterate in path])
     assert np.all(np.diff(values) <= 1e-10 * abs(values[0]))
     *_, exact = itertools.islice(newton(criterion, allowed), 20)
-    assert values[-1] - exact.value <= (1e-2 if norm == 1 else 1e-8) * abs(exact.value)
+    # measured over 21 seeds: at most 5e-7 of the value, and 3e-16 with other norms
+    assert values[-1] - exact.value <= (1e-4 if norm == 1 else 1e-8) * abs(exact.value)
 
 
 def test_other_libraries_and_float32(rng, xp_backend):

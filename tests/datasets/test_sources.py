@@ -202,17 +202,20 @@ def test_order_of_the_places(folder, monkeypatch, tmp_path):
         return Bunch(data=VALUES, target=np.array(list("ooo")), feature_names=["p"] * 2)
 
     monkeypatch.setattr(_sources, "fetch_openml", fake)
-    monkeypatch.setattr(_sources, "BUNDLE", tmp_path / "bundle")
-    found = [find_cells(SOURCE).texts["label"][0]]
+    places = {"bundle": tmp_path / "bundle", "in_package": {}}
+
+    def label():
+        return find_cells(SOURCE, **places).texts["label"][0]
+
+    found = [label()]
     write(folder / "small.csv", VALUES, "fff")
-    found.append(find_cells(SOURCE).texts["label"][0])
+    found.append(label())
     held = Cells(["a", "b"], VALUES, {"label": np.array(list("ppp"))})
-    own = ("numpy", "__init__.py", lambda path: held)
-    monkeypatch.setitem(_packages.IN_PACKAGE, "small", own)
-    found.append(find_cells(SOURCE).texts["label"][0])
+    places["in_package"] = {"small": ("numpy", "__init__.py", lambda path: held)}
+    found.append(label())
     (tmp_path / "bundle").mkdir()
     write(tmp_path / "bundle" / "small.csv.gz", VALUES, "bbb")
-    found.append(find_cells(SOURCE).texts["label"][0])
+    found.append(label())
     assert found == ["o", "f", "p", "b"]
 
 
@@ -297,7 +300,7 @@ def test_labels_in_the_order_of_numbers_or_letters():
 def test_views_are_prefixes(folder, monkeypatch):
     values = np.arange(12.0).reshape(3, 4)
     source = Source("mice", 3, 4, fingerprint(values), texts=("kind",), about="Mice.")
-    monkeypatch.setitem(tables.MULTIVIEW, "mice", source)
+    monkeypatch.setitem(tables.MULTIVIEW, "mice", source)  # public: takes a name only
     lines = [
         ",".join([*map(str, row), f"k{i}", "xyx"[i]]) for i, row in enumerate(values)
     ]

@@ -39,7 +39,10 @@ def regressor():
 
 @pytest.fixture(autouse=True)
 def _two_folds_of_the_stack(monkeypatch):
-    """What it learns from does not depend on their number, and five take longer."""
+    """What it learns from does not depend on their number, and five take longer.
+
+    ``evaluate`` is public and has no parameter for it.
+    """
     monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
 
 
@@ -181,7 +184,8 @@ def test_a_constant_view_is_no_obstacle(rows, model):
         _, best, _, stack, _ = evaluate(model, X, y, cv=2).table
     one = evaluate(clone(model).set_params(views=VIEWS[:1]), X, y, cv=2).table
     assert best["score"] == pytest.approx(one[1]["score"])
-    assert stack["score"] > 0.1
+    # measured: 0.45 and 0.77
+    assert stack["score"] > 0.3
 
 
 @pytest.mark.parametrize(

@@ -133,5 +133,6 @@ def test_groups_with_many_classes_take_little_memory(rng):
     found = ClassGaussians.fit(projected, target, codes, design=design)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    # measured over 21 seeds: 1
     assert found.loo_score > 0.9
     assert peak < 60e6  # measured: 27e6; all pairs of a row and a class took 200e6

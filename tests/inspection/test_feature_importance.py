@@ -200,6 +200,7 @@ def test_resamples_of_noise():
         assert signal["low"] > 0
         agreements += [row["sign_agreement"] for row in noise]
         covered += [row["low"] <= 0 <= row["high"] for row in noise]
+    # measured: 0.77
     assert 0.69 < np.mean(agreements) < 0.89
     assert np.mean(covered) > 0.75  # 90 % nominally
 

@@ -172,7 +172,8 @@ def test_copies_can_be_exchanged(rng, model):
     assert all(row["attained"] for row in rows)
     assert a["low"] <= 0.01 and copy["low"] <= 0.01
     assert a["high"] == pytest.approx(copy["high"], abs=2 * SLACK)
-    assert a["high"] > 0.5
+    # measured over 21 seeds: 0.98 or more
+    assert a["high"] > 0.9
     for row in rows:
         assert row["low"] <= row["reached_low"] <= row["share"] + 1e-4
         assert row["share"] - 1e-4 <= row["reached_high"] <= row["high"]

@@ -67,6 +67,7 @@ def test_pure_noise_looks_important_on_training_rows_only():
     )
     seen = view_permutation_importance(model, X[:100], y[:100], random_state=0)
     new = view_permutation_importance(model, X[100:], y[100:], random_state=0)
+    # measured: 0.91 and -0.15
     assert min(by_view(seen).values()) > 0.5
     assert max(by_view(new).values()) < 0.2
     assert seen[0]["rows"] == (
@@ -136,7 +137,8 @@ def test_precomputed_kernels(problem, shape):
         K = np.stack([RBF()(X[:, :3]), RBF()(X[:, 3:])], axis=-1)
     model = KernelFDA("precomputed", alpha=0.1, cv=None).fit(K[TRAIN, TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, K[NEW, TRAIN], y[NEW], random_state=0)
-    assert rows[0]["mean"] > 0.25
+    # measured: 0.27 with the matrix and 0.28 with the stack, 0.025 for noise
+    assert rows[0]["mean"] > 0.2
     assert abs(rows[-1]["mean"]) < 0.1 or shape == "matrix"
     assert "none of them a training row" in rows[0]["rows"]
     rounded = K[TRAIN, TRAIN].copy()

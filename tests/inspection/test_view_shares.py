@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone, is_regressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import in_turn
+from estimators import in_turn, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
-    MultipleKernelRidge,
     MultipleKernelSVC,
 )
 from kernelweave.exceptions import KernelWarning
@@ -33,21 +33,22 @@ VIEWS = [
     ("junk", "linear", slice(4, 6)),
 ]
 #: All kinds of convex problems; the tolerance makes their solutions comparable.
-LEARNERS = {
-    "fda": MultipleKernelFDA(norm=1, tol=1e-8, cv=None),
-    "fda-norm2": MultipleKernelFDA(norm=2, alpha="learn", tol=1e-8, cv=None),
-    "fda-alpha": MultipleKernelFDA(norm=4 / 3, alpha=0.3, tol=1e-8, cv=None),
-    "fda-within": MultipleKernelFDA(
-        norm=2, alpha=0.3, scatter="within", tol=1e-8, cv=None
-    ),
-    "fda-block": MultipleKernelFDA(
-        norm=2, alpha=0.3, formulation="block", tol=1e-8, cv=None
-    ),
-    "ridge": MultipleKernelRidge(norm=1, tol=1e-8, cv=None),
-    "svc": MultipleKernelSVC(norm=2, tol=1e-7),
-    "svc-per-class": MultipleKernelSVC(norm=2, weights="per_class", tol=1e-7),
-    "alignment": KernelAlignment(),
-}
+LEARNERS = some(
+    [
+        "MultipleKernelFDA-l1",
+        "MultipleKernelFDA-l2-learn",
+        "MultipleKernelFDA-l4/3",
+        "MultipleKernelFDA-within",
+        "MultipleKernelFDA-block",
+        "MultipleKernelRidge-l1",
+        "MultipleKernelSVC",
+        "MultipleKernelSVC-per_class",
+        "KernelAlignment",
+    ],
+    views="precomputed",
+    cv=None,
+    tol=1e-8,
+)
 
 
 def make_data(rng, n=60, n_classes=3):
@@ -84,16 +85,16 @@ def test_shares_of_signed_weights(rng):
     assert np.sum(shares) == pytest.approx(1)
 
 
-@in_turn(name=list(LEARNERS), weighted=[True, False, True, False])
-def test_a_half_is_learned_as_the_estimator_learns(rng, name, weighted):
+@in_turn(model=LEARNERS, weighted=[True, False, True, False])
+def test_a_half_is_learned_as_the_estimator_learns(rng, model, weighted):
     X, y = make_data(rng)
     X[:, 2] += 2.0 * (y == 1)  # weights of a class without support are arbitrary
     K, given = as_kernels(X), np.ones(len(y))
-    y = X[:, 0] + X[:, 2] if name == "ridge" else y
-    if weighted and name != "fda-within":  # which has no row weights
+    y = X[:, 0] + X[:, 2] if is_regressor(model) else y
+    if weighted and getattr(model, "scatter", "") != "within":  # has no row weights
         given = rng.uniform(0.2, 4.0, len(y))
     fit = {} if np.all(given == 1.0) else {"sample_weight": given}
-    model = LEARNERS[name].set_params(views="precomputed").fit(K, y, **fit)
+    model = clone(model).fit(K, y, **fit)
     problem = problem_of(model, K, y, "test")
     rows = np.sort(rng.permutation(len(y))[:30])
     bank = problem.restricted(rows)

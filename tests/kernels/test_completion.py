@@ -181,6 +181,7 @@ def test_few_rows_are_not_taken_for_the_identity(rng):
     likeness = bank.identity_likeness(np.arange(3))
     n_own = mask[:, 0].sum()
     assert_allclose(likeness[0], np.sqrt((n_own - 1) / 39), rtol=1e-6)
+    # measured over 21 seeds: 0.21 to 0.23, and 1
     assert likeness[1] < 0.5 and likeness[2] > 0.99
 
 
@@ -273,6 +274,7 @@ def test_equal_kernels_complete_each_other(rng):
     plain = KernelMap(PrecomputedSource(whole, ["a", "b"])).fit().stack
     # They differ only because the two kernels were centred over different rows.
     cosine = np.sum(completed[0] * plain[0]) / np.linalg.norm(plain[0])
+    # measured over 21 seeds: 0.986 to 1
     assert cosine / np.linalg.norm(completed[0]) > 0.97
 
 

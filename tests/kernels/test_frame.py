@@ -64,6 +64,7 @@ def test_what_a_kernel_says_it_forgets_it_does(kernel, forgets, rng):
     if forgets == "affine":
         assert_allclose(bank_of(kernel, X + 1000.0), expected, atol=1e-12)
     elif forgets == "unit":
+        # measured over 21 seeds: 0.28 or more
         assert np.abs(bank_of(kernel, X + 5.0) - expected).max() > 0.1
 
 

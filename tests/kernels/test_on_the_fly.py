@@ -49,15 +49,17 @@ RIGHT = [similarity, Pipe(PCA(2), [RBF(), Linear()]), Pipe(Standardizer(), RBF()
 VIEWS = [View("left", LEFT, [0, 1, 2]), View("right", RIGHT, [3, 4, 5])]
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    monkeypatch.setitem(lazy.TILE, "host", 10)
+def in_tiles(views, blocks, tile_rows=10):
+    """Kernels that take six tiles for 23 rows."""
+    source = FeatureSource(views, blocks)
+    source.tile_rows = tile_rows
+    return source
 
 
 def two_banks(X, views=VIEWS, positions=((0, 1, 2), (3, 4, 5)), **options):
     """The kernels as matrices, and made on the fly."""
     blocks = [X[:, min(own) : max(own) + 1] for own in positions]
-    source = FeatureSource(views, blocks)
+    source = in_tiles(views, blocks)
     kinds = ("matrices", "on_the_fly")
     return tuple(KernelMap(source, storage=kind, **options).fit() for kind in kinds)
 
@@ -110,7 +112,7 @@ def test_all_products_are_those_of_the_matrices(rng, xp_backend):
 def test_some_sparse_rows(rng):
     """Also for kernels that share neither products nor distances."""
     X, rows = csr_array(rng.random((N, 3))), np.arange(0, N, 2)
-    source = FeatureSource([View("a", [Cosine(), RBF(), Laplacian()], [0, 1, 2])], [X])
+    source = in_tiles([View("a", [Cosine(), RBF(), Laplacian()], [0, 1, 2])], [X])
     bank = KernelMap(source, storage="on_the_fly").fit()
     part = bank.restrict(rows)
     for i in range(bank.n_kernels):
@@ -136,7 +138,7 @@ def test_as_many_rows_or_kernels_in_another_order(rng):
 def test_products_that_overflow_in_the_exponent(rng):
     """A width far too small makes a kernel the identity, without a warning."""
     view = View("a", [RBF(gamma=1e300), RBF()], [0, 1, 2])
-    source = FeatureSource([view], [1e10 * rng.normal(size=(N, 3))])
+    source = in_tiles([view], [1e10 * rng.normal(size=(N, 3))])
     bank = KernelMap(source, storage="on_the_fly").fit()
     assert_allclose(bank.sizes(np.arange(2))[0], N / np.sqrt(N - 1))
     (_, block), *_ = bank.row_blocks()
@@ -170,7 +172,7 @@ def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
 
     monkeypatch.setattr(lazy.PairwiseRows, "tile", counted)
     views = [View("all", [RBF(factor=f) for f in (0.1, 1.0, 5.0)], slice(0, 6))]
-    bank = KernelMap(FeatureSource(views, [draw(rng)]), storage="on_the_fly").fit()
+    bank = KernelMap(in_tiles(views, [draw(rng)]), storage="on_the_fly").fit()
     tiles = len(list(bank.lower()))
     made.clear()
     bank.combine(np.ones(3))
@@ -178,13 +180,12 @@ def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
     assert made == ["sqeuclidean"] * (2 * tiles)
 
 
-def test_memory_is_that_of_one_matrix(rng, monkeypatch):
+def test_memory_is_that_of_one_matrix(rng):
     """Twelve kernels, evaluated as a solver does: 13 matrices if all were kept."""
-    monkeypatch.setitem(lazy.TILE, "host", 24)
     n = 240
     X, codes = rng.normal(size=(n, 3)), np.arange(n) % 2
     kernels = [RBF(factor=f) for f in np.logspace(-1, 1, 12)]
-    source = FeatureSource([View("all", kernels, slice(0, 3))], [X])
+    source = in_tiles([View("all", kernels, slice(0, 3))], [X], tile_rows=24)
     problem, w = None, np.full(13, 1 / 13)
     tracemalloc.start()
     try:
@@ -204,7 +205,7 @@ def test_constant_kernels_are_left_out(rng):
     X[:, 3:] = 2.0
     views = [VIEWS[0], View("right", [Linear(), RBF(gamma=1.0)], [3, 4, 5])]
     blocks = [X[:, :3], X[:, 3:]]
-    made = KernelMap(FeatureSource(views, blocks), storage="on_the_fly")
+    made = KernelMap(in_tiles(views, blocks), storage="on_the_fly")
     with pytest.warns(KernelWarning, match="view 'right'.*constant"):
         bank = made.fit()
     assert made.active == list(range(7)) and bank.n_kernels == 7
@@ -222,7 +223,7 @@ def test_what_is_no_kernel_is_refused(psd, rng):
 
     def fit(kernel):
         return KernelMap(
-            FeatureSource([View("v", kernel, slice(0, 3))], [X]), **options
+            in_tiles([View("v", kernel, slice(0, 3))], [X]), **options
         ).fit()
 
     with pytest.raises(ValueError, match="not symmetric"):
@@ -250,9 +251,7 @@ def test_rounding_of_a_callable_is_made_up_for(rng):
 
     numbers = np.arange(N, dtype=float)[:, None]
     banks = [
-        KernelMap(
-            FeatureSource([View("v", nearly, [0])], [numbers]), storage=storage
-        ).fit()
+        KernelMap(in_tiles([View("v", nearly, [0])], [numbers]), storage=storage).fit()
         for storage in ("matrices", "on_the_fly")
     ]
     dense, bank = banks
@@ -267,7 +266,7 @@ def test_rounding_of_a_callable_is_made_up_for(rng):
 def test_overflow_names_the_entry(rng):
     X = rng.normal(size=(N, 2))
     X[5, 1] = 1e80
-    source = FeatureSource([View("v", [Polynomial(3, gamma=1.0)], [0, 1])], [X])
+    source = in_tiles([View("v", [Polynomial(3, gamma=1.0)], [0, 1])], [X])
     with pytest.raises(ValueError, match=r"View 'v': row 5, column 1 holds 1e\+80"):
         KernelMap(source, storage="on_the_fly").fit()
 
@@ -284,6 +283,6 @@ def test_overflow_names_the_entry(rng):
 def test_many_kernels_of_a_view_are_not_stored(n, widths, n_views, faster, rng):
     kernels = [RBF(gamma=float(g)) for g in np.logspace(-1, 1, widths)]
     views = [View(f"v{i}", kernels, [0]) for i in range(n_views)]
-    source = FeatureSource(views, [rng.normal(size=(n, 1)) for _ in views])
+    source = in_tiles(views, [rng.normal(size=(n, 1)) for _ in views])
     assert KernelMap(source, storage="fastest").is_faster_on_the_fly() == faster
     assert not KernelMap(source).is_faster_on_the_fly()

@@ -167,7 +167,10 @@ FAST = {"n_features": 10, "norm": 1, "cv": None}
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features."""
+    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features.
+
+    A parameter would have to pass through the whole fit.
+    """
     monkeypatch.setitem(moments.CHUNK_ROWS, "cpu", 32)
     monkeypatch.setattr(intake, "SAMPLE_ROWS", 100)
     with dask.config.set(scheduler="synchronous"):
@@ -251,7 +254,7 @@ def test_sums_of_blocks_are_those_of_the_tree(table, small_chunks, monkeypatch):
     X, y = table
     rows = da.from_array(X, chunks=(250, 6))
     expected = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
-    monkeypatch.setattr(dask_module, "MOST_BLOCKS", 1)
+    monkeypatch.setattr(dask_module, "MOST_BLOCKS", 1)  # far below the fit
     found = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
     assert np.array_equal(found.feature_coef_, expected.feature_coef_)
 

@@ -67,7 +67,7 @@ def same_model(found, wanted, new, tol=1e-8, theirs=None):
 
 @pytest.mark.parametrize("name", ON_THE_FLY)
 def test_kernels_made_on_the_fly_give_the_same_model(name, table, monkeypatch):
-    monkeypatch.setitem(lazy.TILE, "host", 16)
+    monkeypatch.setitem(lazy.TILE, "host", 16)  # far below the fit
     (X, y), new = table, np.random.default_rng(1).normal(size=(7, 5))
     wanted = clone(SETTINGS[name]).set_params(views=VIEWS)
     targets = X[:, 0] + y if "Ridge" in name else y

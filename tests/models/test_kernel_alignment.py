@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave import KernelAlignment, MultipleKernelFDA
 from kernelweave.kernels import center_and_scale
 
@@ -87,8 +88,7 @@ def test_columns_and_kernels_give_the_same_transform(model, make_problem):
     assert_allclose(one, other, atol=1e-6)
 
 
-@every_model
-@pytest.mark.parametrize("left_out", [0, 2])
+@in_turn(model=MODELS, left_out=[0, 2])
 def test_fit_transform_computes_no_kernel_twice(
     model, left_out, make_problem, monkeypatch
 ):

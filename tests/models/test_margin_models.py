@@ -61,7 +61,7 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
     solver=["interior_point", "newton", "cutting_plane", "closed_form"],
     margin=["l1", "l2"],
     k=[2, 4, 4],
-    tol=[1e-3, 1e-5, 1e-5, 1e-5, 1e-3],
+    tol=[1e-5, 1e-5, 1e-3, 1e-3, 1e-3],  # the last solvers take long to many digits
 )
 def test_support_vectors_do_not_depend_on_the_solver(
     solver, margin, k, tol, make_problem

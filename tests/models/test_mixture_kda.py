@@ -248,14 +248,15 @@ def test_more_prior_is_more_even(make_problem):
     ]
     deviation = [np.std(model.class_weights_) for model in spread]
     assert deviation[0] > deviation[1] > deviation[2]
-    assert deviation[2] < 0.05
+    # measured over 21 seeds: at most 0.004
+    assert deviation[2] < 0.02
 
 
 def test_informative_kernels_get_the_weight(make_problem):
     problem = make_problem(3, n=120, separation=4.0)
     model = MixtureKDA(problem.views).fit(problem.X, problem.y)
-    informative = model.view_weights_["first"] + model.view_weights_["second"]
-    assert model.view_weights_["third"] < 0.4 < 0.6 < informative
+    # measured over 21 seeds: at most 0.08
+    assert model.view_weights_["third"] < 0.2
 
 
 @pytest.mark.parametrize(
@@ -371,7 +372,8 @@ def test_posterior_weights_tell_regions_apart():
     views = [("one", RBF(gamma=1.0), [0, 1]), ("two", RBF(gamma=1.0), [2, 3])]
     model = MixtureKDA(views, projection="posterior").fit(table, y)
     share = model.sample_weights(table)
-    assert share[:100, 0].mean() > share[100:, 0].mean() + 0.05
+    # measured: 0.66 and 0.33
+    assert share[:100, 0].mean() > share[100:, 0].mean() + 0.2
     assert_allclose(share.sum(axis=1), 1.0)
     assert_allclose(
         model.sample_weights(table[:5], projection="prior"),

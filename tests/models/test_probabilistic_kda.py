@@ -71,7 +71,8 @@ def test_distribution_is_that_of_a_gaussian_process(make_problem):
     # differ in.
     _, deviation = regressor.predict(problem.new, return_std=True)
     order = np.corrcoef(variance[:, 0], deviation**2)[0, 1]
-    assert order > 0.9
+    # measured over 21 seeds: 0.997 or more
+    assert order > 0.99
 
 
 @pytest.mark.measured

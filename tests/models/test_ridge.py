@@ -33,9 +33,11 @@ def test_predicts(params, regression):
         plain = MultipleKernelRidge(regression.views, cv=None).fit(
             regression.X, regression.y
         )
+        # measured over 21 seeds: 0.82 to 1.00 of it
         assert model.loo_error_ <= 1.2 * plain.loo_error_
     else:
         noise = model.view_weights_["third"]
+        # measured over 21 seeds: at most 0.43 of the sum
         assert noise < 0.5 * sum(model.view_weights_.values())
 
 
@@ -78,7 +80,8 @@ def test_outputs_share_their_weights(regression, rng):
     y = np.column_stack([regression.X[:, 0], regression.X[:, 3]])
     model = MultipleKernelRidge(regression.views, norm=1, alpha=0.1, cv=None)
     weights = model.fit(regression.X, y).view_weights_
-    assert weights["first"] > 0.1 and weights["second"] > 0.1
+    # measured over 21 seeds: 0.36 or more
+    assert weights["first"] > 0.2 and weights["second"] > 0.2
 
 
 def test_one_column_is_flattened_with_a_warning(regression):
@@ -168,6 +171,7 @@ def test_a_noisy_target_does_not_spoil_another(params, seed):
     alone = model.fit(X[train], Y[train, 0]).score(X[new], Y[new, 0])
     both = model.fit(X[train], Y[train])
     predicted = both.predict(X[new])
+    # measured: 0.82 to 0.93
     assert alone > 0.75
     # measured: by 0.037 at least
     assert r2_score(Y[new, 0], predicted[:, 0]) > alone - 0.04
@@ -176,7 +180,8 @@ def test_a_noisy_target_does_not_spoil_another(params, seed):
     assert both.alpha_.shape == both.loo_errors_.shape == (2,)
     assert both.alpha_[1] > 10 * both.alpha_[0]
     assert both.loo_error_ == pytest.approx(np.mean(both.loo_errors_))
-    assert both.loo_errors_[1] > 0.9  # of the variance: nothing is explained
+    # of the variance: nothing is explained; measured: 1.01 to 1.02
+    assert both.loo_errors_[1] > 0.9
 
 
 @pytest.mark.parametrize("how", ["kernels", "groups", "moments", "folds"])

@@ -278,6 +278,7 @@ def test_balanced_weights_find_the_rare_class(rng):
     model = MultipleKernelSVC([("all", Linear(), slice(None))], C=0.1)
     balanced = sklearn.clone(model).set_params(class_weight="balanced")
     hits = [np.mean(m.fit(X, y).predict(new)) for m in (model, balanced)]
+    # measured over 21 seeds: none, and 0.55 to 0.81 of them
     assert hits[1] > hits[0] + 0.3
 
 

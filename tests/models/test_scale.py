@@ -101,6 +101,7 @@ def test_approximate_features_come_close(features, alpha, rng):
     assert model.certificate_.converged
     # measured: 0 to 0.013
     assert abs(model.score(new, truth) - exact.score(new, truth)) < 0.08
+    # measured: 0.52 to 0.55, and 0.77 to 0.79
     assert 0 < model.loo_error_ < 1 and 0.5 < model.loo_score_ <= 1
     proba = model.predict_proba(new)
     assert_allclose(proba.sum(axis=1), 1.0)
@@ -421,7 +422,7 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
 @pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
 def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
     X, y = draw(rng, n=400)
-    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)  # far below the fit
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     expected = model.partial_fit(X, y).predict_proba(X)
     with monkeypatch.context() as short:

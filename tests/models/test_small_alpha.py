@@ -9,17 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 
-from estimators import in_turn
+from estimators import EXPLICIT, in_turn, some
 from kernelweave import (
     Fisher,
-    KernelFDA,
-    MixtureKDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    ProbabilisticKDA,
     Simplex,
-    SubspaceKernel,
-    SubspaceKernelSVC,
     solve,
 )
 from kernelweave._array import FactorizationError
@@ -27,32 +20,32 @@ from kernelweave.criteria.fisher import WithinFisher
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
-MODELS = [
-    KernelFDA(cv=None),
-    MultipleKernelFDA(norm=1, cv=None),
-    MultipleKernelFDA(norm=2, cv=None),
-    MultipleKernelFDA(norm=np.inf, cv=None),
-    MultipleKernelFDA(cv=None),
-    MultipleKernelFDA(norm=1, scatter="within", cv=None),
-    MultipleKernelFDA(norm=1, formulation="block", cv=None),
-    MultipleKernelFDA(norm=1, solver="closed_form", cv=None),
-    MultipleKernelFDA(norm=1, solver="cutting_plane", cv=None),
-    MultipleKernelFDA(norm=1, features="nystroem", n_features=20, cv=None),
-    MultipleKernelFDA(norm=2, features="random", n_features=20, cv=None),
-    MultipleKernelRidge(norm=1, cv=None),
-    MultipleKernelRidge(norm=1, features="nystroem", n_features=20, cv=None),
-    SubspaceKernel(),
-    SubspaceKernel(uncorrelated=True),
-    SubspaceKernelSVC(),
-    SubspaceKernelSVC(uncorrelated=False),
-    ProbabilisticKDA(),
-    MixtureKDA(),
-]
+MODELS = some(
+    [
+        "KernelFDA",
+        "MultipleKernelFDA",
+        "MultipleKernelFDA-l1",
+        "MultipleKernelFDA-l2-learn",
+        "MultipleKernelFDA-l1-within",
+        "MultipleKernelFDA-block",
+        "MultipleKernelFDA-closed",
+        "MultipleKernelFDA-cutting",
+        *EXPLICIT,
+        "MultipleKernelRidge-l1",
+        "SubspaceKernel-l1",
+        "SubspaceKernel-uncorrelated",
+        "SubspaceKernelSVC-fixed",
+        "SubspaceKernelSVC-plain",
+        "ProbabilisticKDA",
+        "MixtureKDA",
+    ],
+    cv=None,
+)
 #: Models on exact kernels; centring within classes would lose full rank.
 FULL_RANK = [
-    model
-    for model in MODELS
-    if getattr(model, "features", "auto") == "auto" and model.scatter == "total"
+    case
+    for case in MODELS
+    if case.id not in EXPLICIT and not case.id.endswith("within")
 ]
 VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
 ALPHAS = {

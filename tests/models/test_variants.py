@@ -161,7 +161,8 @@ def test_larger_norms_give_more_even_weights(make_problem):
         share = weights / np.sum(weights)
         spread.append(float(np.sum(share**2)))
     assert np.all(np.diff(spread) < 0)
-    assert spread[-1] < 0.25
+    # a fifth if five kernels are alike; measured over 21 seeds: 0.201 to 0.202
+    assert spread[-1] < 0.21
 
 
 def test_alpha_from_leave_one_out_after_learned_weights(make_problem):

@@ -169,6 +169,7 @@ def test_gaussians_overlap(global_random_seed):
     variance = [X[y == c].var(axis=0) for c in (0, 1)]
     assert np.mean(variance) == pytest.approx(1.0, abs=0.25)
     means = [X[y == c].mean(axis=0) for c in (0, 1)]
+    # measured: 0.96 and 2.03
     assert np.min(means) > 0.8
     assert np.max(means) < 2.2
 
@@ -209,6 +210,7 @@ def test_objects(key, few_pictures, tmp_path):
     assert all(verdict != "not run" for _, verdict, _ in results.claims())
     if key == "figure5":
         noise = results.mean("0 informative", "l2", "precision")
+        # measured: 0.34 and 0.98
         assert noise < 0.65 < results.mean("30 informative", "l2", "precision")
     if experiment.draw is not None:
         pytest.importorskip("matplotlib")

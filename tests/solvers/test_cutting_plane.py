@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave._array import FactorizationError
 from kernelweave.protocols import Evaluation
 from kernelweave.solvers import certify, solve
@@ -16,7 +17,7 @@ from kernelweave.weights import LpBall, Simplex, Uniform
 
 SETS = [Simplex(), LpBall(1.2), LpBall(1.5), LpBall(2), LpBall(4)]
 every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
-every_penalty = pytest.mark.parametrize("penalty", [1e-8, 1e-2, "learn"])
+sets_and_penalties = in_turn(weight_set=SETS * 2, penalty=[1e-8, 1e-2, "learn"])
 
 
 def require(weight_set):
@@ -24,8 +25,7 @@ def require(weight_set):
         pytest.importorskip("clarabel")
 
 
-@every_set
-@every_penalty
+@sets_and_penalties
 def test_bounds_only_improve_and_can_be_certified(small_problem, weight_set, penalty):
     """The master's value is a bound because it comes with a dual point."""
     require(weight_set)
@@ -44,8 +44,7 @@ def test_bounds_only_improve_and_can_be_certified(small_problem, weight_set, pen
         value, bound = iterate.value, iterate.lower_bound
 
 
-@every_set
-@every_penalty
+@sets_and_penalties
 def test_reaches_a_gap_of_one_in_a_million(small_problem, weight_set, penalty):
     require(weight_set)
     criterion = small_problem(penalty)

@@ -77,8 +77,10 @@ def small(margins, rng, kind, n=40, p=3, k=1, **changes):
 
 
 @pytest.mark.one_seed
-@every_kind
-@every_set
+@in_turn(  # every kind with two sets, every set with two kinds
+    kind=["hard", "hard", "l1", "l1", "l2", "l2", "learn", "learn"],
+    weight_set=[Simplex(), LpBall(1.1), LpBall(2), Uniform()],
+)
 def test_all_methods_agree(margins, rng, kind, weight_set):
     criterion = small(margins, rng, kind)
     best = solve(criterion, weight_set, tol=1e-9)
@@ -260,7 +262,8 @@ def test_degenerate_inputs_end_with_an_honest_status(margins, rng):
                 continue
             # Cancellation between coefficients of size C costs the function digits.
             hopeless = name in ("rank one", "low rank") and C in (1e8, 1e10)
-            assert solution.gap < (1e-2 if hopeless else 1e-6), case
+            # measured: at most 2e-5 where it is hopeless
+            assert solution.gap < (1e-3 if hopeless else 1e-6), case
             assert solution.converged == (solution.gap <= 1e-6), case
 
 

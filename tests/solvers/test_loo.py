@@ -72,7 +72,8 @@ def test_residuals_are_those_of_refitting(alpha, rng):
     assert np.isclose(path.press([alpha])[0], np.mean(expected**2), rtol=1e-10)
     leaking = fitted / np.diag(np.linalg.inv(gram + alpha * np.eye(len(gram))))[:, None]
     if alpha <= 1:
-        assert np.mean(leaking**2) < 0.99 * np.mean(expected**2)
+        # measured over 21 seeds: at most 0.89 of it, at alpha = 1
+        assert np.mean(leaking**2) < 0.95 * np.mean(expected**2)
 
 
 def test_path_does_not_depend_on_the_order_of_samples(rng):
@@ -305,6 +306,7 @@ def test_learning_finds_the_kernel_that_knows(draw):
     # One in fifteen random problems of this size ends elsewhere.
     bank, target = problem(np.random.default_rng(draw), n=45)
     result = learn(bank, target)
+    # measured: 0.54 or more
     assert np.argmax(result.weights) == 0 and result.weights[0] > 0.5
 
 
@@ -341,7 +343,8 @@ def test_learning_in_float32(rng):
     path = LooPath(bank.combine(found.weights), target)
     assert np.isclose(found.value, path.press([found.alpha])[0], rtol=0.01)
     uniform = LooPath(bank.combine(np.full(4, 0.25)), target)
-    assert found.value <= 1.05 * uniform.press([max(uniform.best_alpha(), 1e-2)])[0]
+    # measured over 21 seeds: 0.33 to 0.73 of it
+    assert found.value <= 0.9 * uniform.press([max(uniform.best_alpha(), 1e-2)])[0]
     assert found.weights.dtype == np.float64
 
 

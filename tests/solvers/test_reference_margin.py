@@ -22,7 +22,7 @@ def cvxpy():
 
 
 @in_turn(
-    kind=KINDS * 4,
+    kind=KINDS * 2,
     method=["qcqp"] * 4 + ["sdp"] * 4,
     weight_set=[Simplex(), LpBall(1.5), Uniform()],
 )

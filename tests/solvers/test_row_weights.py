@@ -74,8 +74,7 @@ def test_whole_numbers_are_repeated_rows(margins, rng, kind, weight_set, method)
     )
 
 
-@every_kind
-@pytest.mark.parametrize("method", ["interior_point", "newton", "cutting_plane"])
+@in_turn(kind=KINDS * 2, method=["interior_point", "newton", "cutting_plane"])
 def test_columns_and_missing_labels(margins, rng, kind, method):
     weighted, repeated, _ = pair(margins, rng, kind, k=3, unlabelled=8)
     found = solve(weighted, Simplex(), method, tol=1e-5)

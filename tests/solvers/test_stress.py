@@ -22,7 +22,7 @@ from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.weights import Uniform
 
 #: Of the sample; "make fuzz" runs others.
-SEEDS = [*range(10), 14, 19, 24, 29]
+SEEDS = [*range(6), 14, 24]
 #: What has failed once, and a seed that showed it.
 FAULTS = {
     "block of nearly singular kernels": 100072,

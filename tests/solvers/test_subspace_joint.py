@@ -90,7 +90,8 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
     assert relaxed <= solution.lower_bound <= solution.point.upper
     assert solution.point.upper < truncated
     if size == 2:
-        assert solution.gap < 0.02
+        # measured: 0.0017 and 0.0024
+        assert solution.gap < 0.01
     assert "stopped" in solution.status
     # the value of the point is what machines on its features reach
     F = solution.point.subspace.features

@@ -40,7 +40,8 @@ def test_it_contains_the_simplex_and_more(rng):
     for weights in (*rng.dirichlet(np.ones(4), size=5), *np.eye(4)):
         assert weight_set.violation(weights) <= 1e-12
     point = weight_set.maximizer(-np.eye(4)[0])
-    assert point[0] < -0.01
+    # measured over 21 seeds: -0.79 to -0.38
+    assert point[0] < -0.1
     assert weight_set.violation(point) <= 1e-10
 
 

@@ -93,13 +93,17 @@ class Narrator:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(
+    label: str, pause: float = PAUSE
+) -> Iterator[Callable[[int, int], None]]:
     """Show how many splits of an experiment are finished.
 
     Parameters
     ----------
     label : str
         What is running.
+    pause : float
+        Seconds between two lines, where there is no terminal.
 
     Yields
     ------
@@ -107,7 +111,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
         To be called with the number of finished splits and the total number.
     """
     if not (sys.stderr.isatty() and find_spec("rich")):
-        yield _Lines(label)
+        yield _Lines(label, pause)
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
@@ -121,8 +125,8 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 class _Lines:
     """A line for the first call, for the last, and now and then in between."""
 
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self, label: str, pause: float) -> None:
+        self.label, self.pause = label, pause
         self.started = self.shown = time.monotonic()
         self.found: int | None = None  # parts finished before this run
 
@@ -131,7 +135,7 @@ class _Lines:
         first = self.found is None
         if first:
             self.found = done
-        if not (first or done == total or now - self.shown >= PAUSE):
+        if not (first or done == total or now - self.shown >= self.pause):
             return
         self.shown = now
         text = f"{self.label}: {done} of {total} splits"

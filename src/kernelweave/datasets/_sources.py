@@ -6,7 +6,7 @@ import importlib.util
 import os
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -174,7 +174,12 @@ def find_file(name: str, home: str = "") -> Path:
     return folder / name
 
 
-def find_cells(source: Source, download: bool = True) -> Cells:
+def find_cells(
+    source: Source,
+    download: bool = True,
+    bundle: Path = BUNDLE,
+    in_package: Mapping[str, Any] = IN_PACKAGE,
+) -> Cells:
     """Read a table from the first place that has it, and check its contents.
 
     Parameters
@@ -183,13 +188,18 @@ def find_cells(source: Source, download: bool = True) -> Cells:
         The table wanted.
     download : bool, default=True
         Whether to try OpenML.
+    bundle : Path
+        The folder of the tables that come with the package.
+    in_package : mapping
+        The tables that other packages hold.
 
     Returns
     -------
     cells : Cells
         Column names, numbers and labels.
     """
-    held = (read(path) for path, read in _places(source) if path.exists())
+    places = _places(source, bundle, in_package)
+    held = (read(path) for path, read in places if path.exists())
     cells = next(held, None)
     if cells is None and download and source.openml:
         cells = _from_openml(source)
@@ -199,12 +209,14 @@ def find_cells(source: Source, download: bool = True) -> Cells:
     return cells
 
 
-def _places(source: Source) -> Iterator[tuple[Path, Callable[[Path], Cells]]]:
+def _places(
+    source: Source, bundle: Path, in_package: Mapping[str, Any]
+) -> Iterator[tuple[Path, Callable[[Path], Cells]]]:
     """Where the files of a table may be, in this order, and what reads each of them."""
     table = partial(_read, texts=source.texts)
-    yield BUNDLE / (source.file + ENDING), table
-    if source.file in IN_PACKAGE:
-        package, inside, read = IN_PACKAGE[source.file]
+    yield bundle / (source.file + ENDING), table
+    if source.file in in_package:
+        package, inside, read = in_package[source.file]
         for folder in package_folders(package):
             yield folder / inside, read
     given = _data_folder()

@@ -48,7 +48,7 @@ MIDDLE_ROWS = 31
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
+def defaults_of(kind: type) -> dict[str, Any]:
     """The default of each parameter of ``__init__``, in its order."""
     names = BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
     parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
@@ -88,7 +88,7 @@ class Kernel(BaseEstimator):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         # Kernels are copied in every fit, and inspecting a signature takes longer.
-        return sorted(_defaults(cls))  # type: ignore[arg-type]
+        return sorted(defaults_of(cls))  # type: ignore[arg-type]
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -112,7 +112,7 @@ class Kernel(BaseEstimator):
         params = self.get_params(deep=False)
         shown = [
             f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
-            for name, default in _defaults(kind).items()
+            for name, default in defaults_of(kind).items()
             if (value := params[name]) != default
         ]
         return f"{kind.__name__}({', '.join(shown)})"

@@ -64,6 +64,8 @@ class OnTheFlyBank(KernelBank):
         n.
     like : array
         An array with the namespace, device and dtype of the kernels.
+    tile_rows : int, optional
+        Rows of a tile; by default as many as ``TILE`` says.
     """
 
     #: A subset takes no memory, but a round of a working set takes factorisations that
@@ -72,11 +74,17 @@ class OnTheFlyBank(KernelBank):
     held_as = "on the fly"
 
     def __init__(
-        self, groups: list[KernelGroup], names: list[str], n_samples: int, like: Array
+        self,
+        groups: list[KernelGroup],
+        names: list[str],
+        n_samples: int,
+        like: Array,
+        tile_rows: int | None = None,
     ) -> None:
         p = len(names)
         super().__init__(like, p, n_samples, names)
         self.groups = groups
+        self.tile_rows = tile_rows or TILE["gpu" if is_on_gpu(like) else "host"]
         self._means = zeros((p, n_samples), like, namespace(like).float64)
         self._grand, self._shifts, self.scales = np.zeros(p), np.zeros(p), np.ones(p)
         self._roots: np.ndarray | None = None
@@ -84,7 +92,8 @@ class OnTheFlyBank(KernelBank):
     @property
     def tiles(self) -> OnTheFlyBank:
         """The kernels as defined."""
-        return OnTheFlyBank(self.groups, self.names, self.n_samples, self.like)
+        size = self.n_samples
+        return OnTheFlyBank(self.groups, self.names, size, self.like, self.tile_rows)
 
     def centred(
         self,
@@ -135,8 +144,7 @@ class OnTheFlyBank(KernelBank):
 
     def lower(self) -> Iterator[tuple[slice, slice]]:
         """Rows and columns of tiles that cover the lower triangle once."""
-        side = TILE["gpu" if is_on_gpu(self.like) else "host"]
-        parts = list(row_chunks(self.n_samples, 1, side))
+        parts = list(row_chunks(self.n_samples, 1, self.tile_rows))
         for number, rows in enumerate(parts):
             for columns in parts[: number + 1]:
                 yield rows, columns

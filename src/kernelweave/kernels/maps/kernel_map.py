@@ -110,6 +110,9 @@ class FeatureSource:
         Trace per row of each centred kernel that rounding of its input accounts for.
     """
 
+    #: As in ``OnTheFlyBank``.
+    tile_rows: int | None = None
+
     def __init__(
         self,
         views: list[View],
@@ -182,7 +185,8 @@ class FeatureSource:
     def tiles(self) -> OnTheFlyBank:
         """All kernels between the training rows, to be computed a tile at a time."""
         groups = [group for v in range(len(self.blocks)) for group in self._groups(v)]
-        return OnTheFlyBank(groups, self.names, self.n_samples, self.like)
+        size = self.n_samples
+        return OnTheFlyBank(groups, self.names, size, self.like, self.tile_rows)
 
     def _groups(self, v: int) -> list[KernelGroup]:
         """The kernels of view v; those in a group share products or distances."""

@@ -45,6 +45,7 @@ from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
 from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
@@ -506,6 +507,11 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
         def set_score_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``score`` asks for."""
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        # Every fit needs them several times, and inspecting a signature takes longer.
+        return sorted(defaults_of(cls))  # type: ignore[arg-type]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the estimator and, if ``deep``, of the views' kernels.

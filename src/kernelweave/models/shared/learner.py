@@ -445,6 +445,8 @@ def race_norms(
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
+    raced_from: int = RACED_FROM,
+    at_least: int = RACED_AT_LEAST,
 ) -> LearnerOptions:
     """Options with the norms that a sample of many rows does not rule out.
 
@@ -455,9 +457,9 @@ def race_norms(
     than half a per cent. The others start from what was found on the sample.
     """
     n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < RACED_FROM or bank.held_as == "features":
+    if not chooses or n < raced_from or bank.held_as == "features":
         return options
-    rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
+    rows = _sample_rows(design, max(int(RACED_SHARE * n), at_least))
     part, none = design.restrict(rows), np.array([], dtype=int)
     if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
         return options
