@@ -97,6 +97,14 @@ def test_best_alpha_is_the_minimum(rng):
     assert path.best_alpha(coarse) == coarse[np.argmin(path.press(coarse))]
 
 
+def test_no_alpha_is_better_for_a_column(rng):
+    bank, target = problem(rng)
+    target = target + 0.2 * rng.normal(size=target.shape)
+    path = LooPath(bank.kernel(0).copy(), target - target.mean(axis=0))
+    fine = np.min(path.errors(np.logspace(-6, 3, 4001)[:, None]), axis=0)
+    assert np.all(path.errors(path.best_alphas()[None]) <= fine * (1 + 1e-6))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
 def test_slope_by_differences(alpha, weighted, rng, xp_backend):
