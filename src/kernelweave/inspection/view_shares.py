@@ -166,10 +166,10 @@ def weight_intervals(
 
 
 def _class_members(problem: WeightProblem, units: np.ndarray) -> np.ndarray:
-    """Which of u groups have rows of which of k classes, bool (u, k); k = 1 of none.
+    """Which of the u groups have rows of which of the k classes, bool (u, k).
 
-    ``units`` (n,) are the groups of the rows. Data whose halves could not be learned
-    from are refused.
+    Outputs of a regression count as one class. ``units`` (n,) are the groups of the
+    rows. Data whose halves could not be learned from are refused.
     """
     codes = problem.targets
     if not problem.of_classes:
