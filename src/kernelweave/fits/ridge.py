@@ -34,7 +34,7 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave._tolerances import SAME_SCORE
+from kernelweave._tolerances import ROUNDING_UNITS, SAME_SCORE, TINY
 
 
 @dataclass(frozen=True)
@@ -806,7 +806,7 @@ class LooPath(AlphaPath):
         self.vectors = vectors[:, :-1]
         target = self.design.scale(as_float(target, vectors.dtype))
         self.rotated = self.vectors.T @ target
-        self.smallest_alpha = 10.0 * rounding * largest
+        self.smallest_alpha = ROUNDING_UNITS * rounding * largest
 
     def coef(self, alpha: float | np.ndarray) -> Array:
         """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
@@ -886,6 +886,11 @@ FADING = 1.3
 #: A search ends once even this many times the predicted decrease would not beat its
 #: rival.
 HOPE = 4.0
+#: exp(-x) of a larger x is no longer a normal number.
+LARGEST_EXPONENT = 700.0
+#: The next point keeps this share of the bracket away from both of its ends: where the
+#: cubic is wrong, the bracket still shrinks.
+INNER_SHARE = 0.1
 MOST_INVERSES = 16
 #: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
@@ -969,7 +974,7 @@ class LooDescent:
         assert self.design.groups is None
         unit, largest = spectrum_bounds(gram, n)
         self.mean_eigenvalue = unit
-        lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
+        lowest = max(GRID[0] * unit, ROUNDING_UNITS * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
         self.design.add_null(gram, self.shift)
         self.gram = gram
@@ -1071,7 +1076,7 @@ class LooDescent:
     def _within(self, alpha: float) -> LooPoint:
         """The point at the nearest alpha that is allowed."""
         low, high = self.bounds
-        return self.at(math.exp(min(max(math.log(max(alpha, 1e-300)), low), high)))
+        return self.at(math.exp(min(max(math.log(max(alpha, TINY)), low), high)))
 
     def _sample(self) -> LooDescent:
         """The same search on a quarter of the rows, drawn with a fixed seed.
@@ -1120,7 +1125,8 @@ class LooDescent:
                 aim = here - math.copysign(step, best.slope)
                 gain = abs(best.slope) if fading else math.inf
             aim = min(max(aim, low), high)
-            hopeless = best.error * math.exp(-min(HOPE * gain, 700.0)) > rival
+            hoped = math.exp(-min(HOPE * gain, LARGEST_EXPONENT))
+            hopeless = best.error * hoped > rival
             if gain < worthless or hopeless or aim == here:
                 break
             before, last = last, self.at(math.exp(aim))
@@ -1153,7 +1159,7 @@ def _hermite(best: LooPoint, wall: LooPoint) -> tuple[float, float]:
     d = ga + gb - 3.0 * (fb - fa) / width
     root = math.sqrt(max(d * d - ga * gb, 0.0))
     share = 1.0 - (gb + root - d) / ((gb - ga + 2.0 * root) or 1.0)
-    share = min(max(share, 0.1), 0.9)
+    share = min(max(share, INNER_SHARE), 1.0 - INNER_SHARE)
     s, c = share, 1.0 - share
     value = (1 + 2 * s) * c * c * fa + s * s * (3 - 2 * s) * fb
     value += width * s * c * (c * ga - s * gb)

@@ -142,6 +142,9 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return (root * column_signs(root))[:, ::-1]
 
 
+#: Error of the dependence, two products and a solve, in units of machine precision
+#: times the root of the number of rows.
+ROUNDED_PRODUCTS = 8.0
 #: Directions with more than this share of the largest eigenvalue are always kept.
 NOISE = 1e-2
 #: Share of its squared norm that a difference must keep to count as accurate.
@@ -257,7 +260,7 @@ class RegularizedKernel:
             products = self.gram @ target  # G L
             solved = self.solve(products)  # T L, the coefficients
             explained = products.T @ solved
-        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
+        rounding = ROUNDED_PRODUCTS * float(np.sqrt(solved.shape[0])) * eps(solved)
         values, vectors = leading_axes(to_numpy(explained), rounding)
         n_found = rank = len(values)
         if uncorrelated:

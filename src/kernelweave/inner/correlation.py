@@ -18,6 +18,9 @@ LATE = 1e-7
 #: Share of the way to the boundary of the cones, beyond which steps lose the central
 #: path, and the amount that a full predictor step adds.
 TO_CONE_BOUNDARY, BOLDER = 0.9, 0.09
+#: How far the diagonal of a start dominates its row, relative to that row and to the
+#: largest one: enough to be well inside the cone.
+DOMINANCE = 0.1
 #: Reduction of the gap in one step along the path.
 SHORT = 0.3
 #: Distance from the central path below which the last point counts as central, and the
@@ -130,7 +133,7 @@ def nearest_correlation(x: np.ndarray) -> np.ndarray:
 def dual_start(a: np.ndarray) -> np.ndarray:
     """A strictly feasible t: ``diag(t) - A`` is diagonally dominant, (k,)."""
     rows = np.sum(np.abs(a), axis=1)
-    return 1.1 * rows + 0.1 * np.max(rows)
+    return (1.0 + DOMINANCE) * rows + DOMINANCE * np.max(rows)
 
 
 class ComplementaryPair:

@@ -139,6 +139,13 @@ class SaddleProblem:
 PATH_REACH = 0.99
 #: A gap below this that has not halved in so many steps is limited by rounding.
 NEAR_END, IDLE = 1e-6, 3
+#: Gaps up to this times the best one so far are on the path towards it.
+AROUND = 10.0
+#: The smallest multipliers of rows at the start, next to a gradient of about one.
+LEAST_MULTIPLIER = 0.1
+#: eta at the start: this share of the largest score per weight, of which one half would
+#: leave that kernel no slack, and what is added in case all scores are zero.
+START_ETA, LEAST_ETA = 0.55, 1e-3
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -368,7 +375,7 @@ class SaddlePath:
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
             # The start may be good although the way from it to the path is not.
-            near = best < NEAR_END and now <= 10.0 * best
+            near = best < NEAR_END and now <= AROUND * best
             stuck = near and idle >= IDLE
             if now <= gap or stuck or steps == max_steps:
                 return upper, lower
@@ -405,13 +412,13 @@ class SaddlePath:
         f = to_numpy(tensor_sum(weights, self.products)) + self.ridge * a * signs
         lam = best_intercepts(f, signs, "l1", counts)
         gradient = signs * (f + lam) - 1.0
-        floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
+        floor = max(LEAST_MULTIPLIER, 0.5 * float(np.mean(np.abs(gradient[used]))))
         z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
         u = np.where(self.boxed, self.box - a, 1.0)
         nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
         powers = weights ** (self.norm - 1.0)
-        eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
+        eta = np.array([START_ETA * np.max(scores / powers) + LEAST_ETA])
         s = eta * powers - 0.5 * scores
         self.point = Point(a, z, u, v, weights, s, lam, eta)
         self._refresh()

@@ -20,6 +20,8 @@ WIDTH = 440
 WIDEST = 560
 #: Height of a row of a bar chart, and of the bar in it.
 ROW, THICK = 44, 16
+#: Distance from a tick, in steps, that is rounding.
+ON_A_TICK = 1e-9
 #: Most characters of a label.
 LETTERS = 52
 #: More points than this make a page heavy and a picture no clearer.
@@ -207,7 +209,8 @@ def round_ticks(low: float, high: float) -> list[float]:
     span = high - low or 1.0
     step = 10.0 ** math.floor(math.log10(span / 3))
     step *= next(f for f in (1, 2, 5, 10) if span / (step * f) <= 5)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + ON_A_TICK)
+    last = math.ceil(high / step - ON_A_TICK)
     numbers = range(first, max(last, first + 1) + 1)
     return [float(f"{i * step:.12g}") for i in numbers]
 

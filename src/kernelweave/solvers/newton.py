@@ -65,6 +65,8 @@ ALREADY_CLOSE = 1e-6
 START_SHARE = 0.1
 #: Smallest weight of such a start, relative to the largest.
 LEAST_START = 1e-8
+#: Smallest multiplier of another start, relative to the spread of the gradient.
+LEAST_OF_SPREAD = 0.1
 #: Relative increase of the value that is more than rounding.
 UPHILL = 1e-8
 #: Barrier method: first and last parameter, reduction factor, and sufficient decrease.
@@ -443,7 +445,7 @@ def _start_multipliers(
     nu = np.linalg.lstsq(problem.equal.T, -g, rcond=None)[0]
     z = g + problem.equal.T @ nu
     spread = float(np.max(np.abs(z))) or 1.0
-    z = np.maximum(z, 0.1 * spread)
+    z = np.maximum(z, LEAST_OF_SPREAD * spread)
     centre = float(np.mean(x[: len(z)] * z))
     return nu, np.append(z, centre / x[len(z) :])
 

@@ -31,6 +31,9 @@ from kernelweave.weights import Simplex
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
+#: Gain in log likelihood, per unit of row weight, for which a noise level is changed:
+#: levels that are tied would be exchanged for ever.
+GAIN_OF_LEVEL = 1e-9
 
 #: Weights of the experts of one or all classes.
 Outcome = Solution | LocalSolution
@@ -250,7 +253,8 @@ class _Group:
             best = np.argmax(score, axis=0)
             gain = score[best, columns] - score[level, columns]
             better = np.zeros(len(best), dtype=bool)
-            better[self.classes] = gain[self.classes] > 1e-9 * panel.design.total
+            enough = GAIN_OF_LEVEL * panel.design.total
+            better[self.classes] = gain[self.classes] > enough
             if np.any(better):
                 panel.settle(e, expert.moved(np.where(better, best, level)))
                 moved = True

@@ -35,6 +35,7 @@ from kernelweave.kernels.encoding import warn_unseen
 from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
+    WORK_MATRICES,
     FeatureSource,
     KernelMap,
     PrecomputedSource,
@@ -119,6 +120,12 @@ MOST = float(np.finfo(np.float64).max)
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
+#: Share of enumerated classes that a fold may have lost before the first one left.
+LOST_CLASSES = 0.05
+#: Given priors may differ from 1 by this in their sum: they are often rounded.
+SUM_OF_PRIORS = 1e-6
+#: Matrices for a factorisation in place: the matrix itself, and the blocks it takes.
+IN_PLACE = 1.25
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
@@ -402,7 +409,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
     if classes.dtype.kind not in "iuf" or k < MANY_VALUES or n >= ROWS_PER_CLASS * k:
         return
     low, high = float(classes[0]), float(classes[-1])
-    enumerated = 0 <= low <= max(1.0, 0.05 * k) and high - low < 2 * k
+    enumerated = 0 <= low <= max(1.0, LOST_CLASSES * k) and high - low < 2 * k
     if k <= round(0.5 * n) and not enumerated:
         warnings.warn(
             f"{owner}: y holds {k} different whole numbers, from {low:g} to {high:g}, "
@@ -805,7 +812,7 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     if given.shape != classes.shape:
         raise ValueError(f"priors needs {needed}; got shape {given.shape}")
     _refuse_other_order(priors, classes, "priors")
-    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
+    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < SUM_OF_PRIORS):
         raise ValueError(
             f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
             f"{np.sum(given):.6g}"
@@ -1075,7 +1082,8 @@ def _work_matrices(model: Any) -> float:
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
     given = model.alpha, model.objective
-    return 1.25 if model.alpha is not None and "loo" not in given else 4.0
+    in_place = model.alpha is not None and "loo" not in given
+    return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
 def _rows_that_count(
