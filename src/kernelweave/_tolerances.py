@@ -18,6 +18,9 @@ NOTABLE = 1e-3
 #: A gap below this that no longer shrinks is limited by rounding; with a larger gap
 #: the iteration may merely have stalled for a while.
 SMALL_GAP = 1e-3
+#: Steps in a row without progress, such as halving the gap, after which only rounding
+#: is left: one or two may fail by chance.
+IDLE = 3
 #: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
 #: in double precision errs by about n eps, which is 1e-13 for 500 rows.
 NULL_EIGENVALUE = 1e-13
@@ -38,7 +41,7 @@ SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
 INVERTIBLE_SQUARE = 1e-150
 #: Stands for zero where a logarithm or a quotient needs a positive number.
-TINY = 1e-300
+NEXT_TO_ZERO = 1e-300
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
 #: Sum of the kernel weights below which only the identity is left: the target is

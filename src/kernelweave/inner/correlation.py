@@ -12,7 +12,7 @@ from kernelweave.inner.interior_point import predict
 
 _Step = tuple[np.ndarray, np.ndarray]
 
-MAX_ITER = 100
+MAX_CONE_STEPS = 100
 #: Relative gap below which the iteration stays close to the central path.
 LATE = 1e-7
 #: Share of the way to the boundary of the cones, beyond which steps lose the central
@@ -208,7 +208,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     k = len(a)
     x, t = np.eye(k), dual_start(a)
     best, best_gap, within_goal = (x, t), np.inf, 0
-    for n_iter in range(1, MAX_ITER + 1):
+    for n_iter in range(1, MAX_CONE_STEPS + 1):
         try:
             pair = _System(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
@@ -223,7 +223,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
                 return x, t, n_iter
         mu_goal = 0.5 * tol * size / k
         x, t = pair.next(t, mu_goal, late=relative <= max(LATE, tol))
-    return *best, MAX_ITER
+    return *best, MAX_CONE_STEPS
 
 
 class _System(ComplementaryPair):

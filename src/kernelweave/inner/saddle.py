@@ -22,6 +22,7 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
+from kernelweave._tolerances import IDLE
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.inner.svm import (
     MarginTerms,
@@ -137,8 +138,8 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 PATH_REACH = 0.99
-#: A gap below this that has not halved in so many steps is limited by rounding.
-NEAR_END, IDLE = 1e-6, 3
+#: A gap below this that no longer halves is limited by rounding.
+NEAR_END = 1e-6
 #: Gaps up to this times the best one so far are on the path towards it.
 AROUND = 10.0
 #: The smallest multipliers of rows at the start, next to a gradient of about one.
@@ -258,7 +259,7 @@ class SaddlePath:
         for _ in range(MOST_CORRECTIONS):
             if allowed >= 1.0 / PATH_REACH:
                 break
-            goal = min(1.0, FURTHER[0] * allowed + FURTHER[1])
+            goal = min(1.0, AIMED_LENGTH[0] * allowed + AIMED_LENGTH[1])
             trial = point.moved(step, goal)
             aims = []
             goals = mu, mu, self.emphasis * mu
@@ -268,7 +269,7 @@ class SaddlePath:
                 aims.append(before + np.maximum(near - product, -CENTRAL[1] * unit))
             found = self.solve(mu, predictor, extra=aims)
             reached = point.longest(found)
-            if reached < allowed + WORTHWHILE * (goal - allowed):
+            if reached < allowed + WORTH_SOLVES * (goal - allowed):
                 break
             step, allowed, extra = found, reached, aims
         return step, allowed
@@ -502,7 +503,7 @@ SHARE_OF_WEIGHTS = 0.1
 #: Corrections of a step; the length they aim for, as a multiple of what is allowed and
 #: what is added to it; the products they leave alone, as multiples of mu; and the share
 #: of the length aimed for that makes another correction worth its solves.
-MOST_CORRECTIONS, FURTHER, CENTRAL, WORTHWHILE = 3, (1.5, 0.1), (0.1, 10.0), 0.1
+MOST_CORRECTIONS, AIMED_LENGTH, CENTRAL, WORTH_SOLVES = 3, (1.5, 0.1), (0.1, 10.0), 0.1
 #: Multiples of the diagonal plus one, added to it until M is positive definite.
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 

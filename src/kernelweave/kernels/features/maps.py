@@ -24,7 +24,7 @@ from kernelweave.kernels.functions import (
 
 #: What landmarks leave of the diagonal of a kernel, relative to its largest entry, when
 #: they reproduce it: rounding of a partial factorisation.
-REPRODUCED = 1e-12
+EXHAUSTED = 1e-12
 
 
 class FeatureMap:
@@ -259,7 +259,7 @@ def pivoted_cholesky(
     left = kernel.diagonal(X)
     factor = np.zeros((X.shape[0], m))
     chosen: list[int] = []
-    smallest = REPRODUCED * float(np.max(left))
+    smallest = EXHAUSTED * float(np.max(left))
     while len(chosen) < m and float(np.max(left)) > smallest:
         j, total = len(chosen), np.cumsum(left)
         row = int(np.searchsorted(total, rng.random() * total[-1]))

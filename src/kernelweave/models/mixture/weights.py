@@ -30,7 +30,7 @@ from kernelweave.solvers.solve import (
 from kernelweave.weights import Simplex
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
-MAX_ROUNDS = 100
+MAX_NOISE_ROUNDS = 100
 #: Gain in log likelihood, per unit of row weight, for which a noise level is changed:
 #: levels that are tied would be exchanged for ever.
 GAIN_OF_LEVEL = 1e-9
@@ -150,7 +150,7 @@ class _Group:
     def likely(self) -> Outcome:
         """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
-        for _ in range(MAX_ROUNDS if self.model.noise == "em" else 0):
+        for _ in range(MAX_NOISE_ROUNDS if self.model.noise == "em" else 0):
             if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)

@@ -116,7 +116,7 @@ def whole(lowest: int, optional: bool = False) -> Rule:
 
 
 #: The largest float64; Python's integers may be larger.
-MOST = float(np.finfo(np.float64).max)
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
@@ -491,7 +491,7 @@ def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
     try:
         return np.asarray(y, dtype=np.float64)
     except OverflowError as error:
-        sizes = [abs(value) > MOST for value in y.reshape(-1)]
+        sizes = [abs(value) > LARGEST_FLOAT for value in y.reshape(-1)]
         row = sizes.index(True) // max(1, y.size // len(y))
         raise ValueError(
             f"{owner}: y holds an integer beyond the range of float64 in row {row}. "
@@ -723,7 +723,7 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
-    if not np.max(weights) <= MOST / len(weights):
+    if not np.max(weights) <= LARGEST_FLOAT / len(weights):
         raise ValueError(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"

@@ -563,7 +563,7 @@ def _start(
         return carried
     # What has no weight there may need it here, and grows slowly from nothing.
     even = weight_set.start(n_weights) if carried is None else carried
-    return weight_set.scale((1.0 - SPREAD) * known + SPREAD * even)
+    return weight_set.scale((1.0 - FOLD_SPREAD) * known + FOLD_SPREAD * even)
 
 
 def _direct_loo(options: LearnerOptions, bank: Bank, target: Array) -> Choice:
@@ -672,7 +672,7 @@ TEMPERATURES = (1.0, 50.0)
 #: Relative gap of the weights of a fold.
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
-SPREAD = 0.1
+FOLD_SPREAD = 0.1
 #: Remark on a model whose folds do not fit into memory, or were stopped.
 NO_SCORE = "there is no cv_score_: {}"
 

@@ -28,8 +28,8 @@ from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
+    MOMENT_MATRICES,
     TARGET_COLUMNS,
-    WORK_MATRICES,
     ChunkRecipe,
 )
 from kernelweave.kernels.spec import (
@@ -339,7 +339,7 @@ def make_recipe(
     tall = min(n_rows or size, intake.chunk_rows(like))
     narrow = min(n_rows or size, size)
     require_memory(
-        8 * (intake.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        8 * (intake.n_folds * MOMENT_MATRICES * narrow * size + tall * size),
         f"second moments of {features.n_features} features",
         "use a smaller n_features or fewer kernels",
         like=like,
