@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from kernelweave.solvers.solve import (
     solve,
 )
 from kernelweave.weights import Simplex
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.mixture_kda import MixtureKDA
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_NOISE_ROUNDS = 100
@@ -97,7 +100,7 @@ class Mixture:
 
 
 def learn_weights(
-    model: Any,
+    model: MixtureKDA,
     panel: ExpertPanel,
     experts: dict[int, Expert],
     callback: Callback,
@@ -134,7 +137,7 @@ def learn_weights(
 class _Group:
     """The problem of a group of classes that share weights."""
 
-    model: Any
+    model: MixtureKDA
     panel: ExpertPanel
     experts: dict[int, Expert]
     members: np.ndarray  # the experts that may predict all these classes
@@ -215,7 +218,8 @@ class _Group:
         table: Array = host
         if host.size >= model._large_table:
             table = in_double(host, self.panel.maps.like)
-        settings, offset = {"tol": model.tol, "callback": self.callback}, 0.0
+        settings: dict[str, Any] = {"tol": model.tol, "callback": self.callback}
+        offset = 0.0
         found: Outcome
         if np.all(self.seen):
             settings |= {"method": model.solver, "max_iter": model.max_iter}

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -73,6 +73,9 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ COMMON = {
 }
 
 
-def check_parameters(estimator: Any, **own: Rule) -> None:
+def check_parameters(estimator: KernelModel, **own: Rule) -> None:
     """Refuse the first parameter whose value breaks its own or the common rule."""
     for name, rule in {**COMMON, **own}.items():
         if hasattr(estimator, name) and not rule.allows(getattr(estimator, name)):
@@ -173,7 +176,7 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
             )
 
 
-def refuse_unscaled(model: Any, name: str, value: str | bool, why: str) -> None:
+def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) -> None:
     """Refuse a value of a parameter that needs kernels scaled to the same trace."""
     if getattr(model, name) == value and model.scale is None:
         raise ValueError(
@@ -222,7 +225,7 @@ def refuse_name(X: Any, y: Any, owner: str) -> None:
         )
 
 
-def refuse_own_target(model: Any, X: Any, y: Any) -> None:
+def refuse_own_target(model: KernelModel, X: Any, y: Any) -> None:
     """Refuse a view of a table that holds the column of y itself, by name and values.
 
     Parameters
@@ -507,13 +510,13 @@ def require_rows(outputs: np.ndarray, owner: str) -> None:
         )
 
 
-def check_targets(model: Any, X: Any, y: Any) -> np.ndarray:
+def check_targets(model: KernelModel, X: Any, y: Any) -> np.ndarray:
     """Labels (n,) for a classifier, outputs (n, n_outputs) for a regressor."""
     check = check_labels if is_classifier(model) else check_outputs
     return check(X, y, type(model).__name__)
 
 
-def require_enough(model: Any, targets: np.ndarray) -> None:
+def require_enough(model: KernelModel, targets: np.ndarray) -> None:
     """Refuse targets from which nothing can be learned."""
     check = encode_labels if is_classifier(model) else require_rows
     check(targets, type(model).__name__)
@@ -833,12 +836,12 @@ def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
         )
 
 
-def wants_products(model: Any) -> bool:
+def wants_products(model: KernelModel) -> bool:
     """Whether the model has a kernel between views in any case."""
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
+def read_views(model: KernelModel, X: Any, products: bool | None = None) -> ReadViews:
     """Validate X on behalf of ``model``, and find out which rows lack a view.
 
     Unless it is given, the model says whether there are ``products`` of views.
@@ -868,7 +871,7 @@ def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
     return read
 
 
-def _check_observed(model: Any, read: ReadViews) -> None:
+def _check_observed(model: KernelModel, read: ReadViews) -> None:
     """Refuse views that no row has, and rows without any view."""
     if model.missing != "error":
         data, names, views, _ = read
@@ -951,7 +954,7 @@ def device_array(like: Array, device: str | None) -> Array:
     )
 
 
-def on_device(model: Any, read: ReadViews) -> tuple[ReadViews, Array]:
+def on_device(model: KernelModel, read: ReadViews) -> tuple[ReadViews, Array]:
     """The rows where ``model`` computes its kernels, and no rows where X is."""
     blocks = read.data.blocks
     first = host_like(blocks[0]) if read.views else blocks
@@ -1003,7 +1006,7 @@ def _moved(block: Any, like: Array) -> Any:
 
 
 def map_rows(
-    model: Any,
+    model: KernelModel,
     read: ReadViews,
     targets: np.ndarray,
     row_weights: np.ndarray | None,
@@ -1051,7 +1054,7 @@ def map_rows(
             "missing='error' with rows that have every view"
         )
     given = row_weights, model._least_squares
-    if lacking:
+    if model.missing != "error":
         options = model.psd, model.missing, bool(model.signed)
         kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
     else:
@@ -1065,7 +1068,7 @@ def map_rows(
     return RowMap(kernel_map, like, source.views, positions)
 
 
-def _learns_once(model: Any) -> bool:
+def _learns_once(model: KernelModel) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
     usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
     return usual and model.scatter == "total" and model.formulation == "exact"
@@ -1076,7 +1079,7 @@ def as_given(targets: np.ndarray) -> np.ndarray:
     return targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0]
 
 
-def _work_matrices(model: Any) -> float:
+def _work_matrices(model: KernelModel) -> float:
     """The n x n arrays that a fit needs in addition to kernels made on the fly.
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
@@ -1087,7 +1090,7 @@ def _work_matrices(model: Any) -> float:
 
 
 def _rows_that_count(
-    model: Any, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
+    model: KernelModel, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Rows of positive weight (None: all), and their weights and codes of groups."""
     owner = type(model).__name__
@@ -1128,7 +1131,7 @@ def _refuse_dominance(
 
 
 def read_row_design(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
     """The rows that count, their targets, weights (n,) and codes of groups (n,).
 
@@ -1142,7 +1145,7 @@ def read_row_design(
 
 
 def read_weighted_views(
-    model: Any,
+    model: KernelModel,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -1159,14 +1162,16 @@ def read_weighted_views(
     return read, targets, RowDesign(len(targets), weights, codes)
 
 
-def read_weighted_rows(model: Any, *given: Any) -> tuple[RowMap, np.ndarray, RowDesign]:
+def read_weighted_rows(
+    model: KernelModel, *given: Any
+) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, *given)
     return map_rows(model, read, targets, design.weights), targets, design
 
 
 def read_labelled_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any
+    model: KernelModel, X: Any, y: Any, sample_weight: Any
 ) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
     """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
     rows, labels, design = read_weighted_rows(model, X, y, sample_weight)
@@ -1214,7 +1219,7 @@ def _check_products(block: Columns) -> None:
 
 
 def split_blocks(
-    model: Any,
+    model: KernelModel,
     X: Any,
     views: list[View],
     positions: list[list[int]],
@@ -1262,7 +1267,7 @@ def split_blocks(
     return ObservedViews(blocks, observed)
 
 
-def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
+def _check_columns(model: KernelModel, view: View, block: Columns) -> np.ndarray:
     """Which rows (n,) have a view that is read as it is.
 
     What kernels on numbers read must be numbers; a transformer reads anything.

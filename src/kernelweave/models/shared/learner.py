@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.metrics import get_scorer_names
@@ -67,6 +67,9 @@ from kernelweave.solvers.solve import (
 )
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
+
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
 #: Said of a fit that was not completed.
@@ -103,7 +106,7 @@ class LearnerOptions:
     sampled: dict[float, Choice] | None = None
 
     @classmethod
-    def of(cls, model: Any, progress: Any) -> LearnerOptions:
+    def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
         found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
         given = {name: value for name, value in found.items() if value is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from kernelweave.kernels.moments import (
 from kernelweave.models.streaming.intake import NO_ROWS, Intake
 from kernelweave.views.columns import prefixed
 from kernelweave.views.streams import concatenate_rows
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
@@ -183,7 +186,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
     return X, y.rechunk((X.chunks[0], *y.chunks[1:]))
 
 
-def predict_lazily(model: Any, method: str, X: Any) -> Any:
+def predict_lazily(model: KernelModel, method: str, X: Any) -> Any:
     """A Dask array of the results of a method on each partition of X."""
     import dask
     import dask.array as da
@@ -203,7 +206,7 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
     return da.concatenate(parts, axis=0)
 
 
-def _one_row(X: Any, model: Any) -> Any:
+def _one_row(X: Any, model: KernelModel) -> Any:
     """A row of ones with the columns of X, to see what a method returns.
 
     Columns that the model has never seen are left out, since some cannot hold a one.
@@ -218,7 +221,7 @@ def _one_row(X: Any, model: Any) -> Any:
     return frame.astype({name: X.dtypes[name] for name in names})
 
 
-def _call(model: Any, method: str, rows: Any) -> Any:
+def _call(model: KernelModel, method: str, rows: Any) -> Any:
     return np.asarray(getattr(model, method)(rows))
 
 

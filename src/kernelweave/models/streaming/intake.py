@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -61,6 +61,9 @@ from kernelweave.views.columns import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
@@ -127,7 +130,7 @@ class Intake:
 
     def __init__(
         self,
-        model: Any,
+        model: KernelModel,
         why: str,
         products: bool | None = None,
         least_sample: int = SAMPLE_ROWS,
