@@ -241,3 +241,13 @@ def margin_data() -> SimpleNamespace:
     return SimpleNamespace(
         rows=_rows_of_two_classes, gaussians=_gaussians, three=_three_kernels
     )
+
+
+@pytest.fixture
+def two_folds_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations and reports in which a stack of views learns from fewer folds.
+
+    What is tested does not depend on their number, and five take twice as long.
+    Functions for which no user chooses that number would have to pass it on.
+    """
+    monkeypatch.setattr("kernelweave.evaluation.baselines.STACK_FOLDS", 2)

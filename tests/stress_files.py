@@ -37,7 +37,7 @@ import numpy as np
 
 import kernelweave
 from kernelweave.cli import fit
-from kernelweave.cli.main import EXPECTED, build_parser, in_one_line, main
+from kernelweave.cli.main import INPUT_ERRORS, build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
 from kernelweave.papers import Experiment, Measure
 from kernelweave.papers.run import list_jobs, run_experiment
@@ -771,7 +771,7 @@ def attempt(target: Target, folder: Path, seed: int, right: Any) -> str:
         try:
             found = target.read(folder)
             outcome = "equal" if found == right else "other"
-        except EXPECTED as error:
+        except INPUT_ERRORS as error:
             outcome = "refused"
             if target.in_command:
                 error = ValueError(in_one_line(error))

@@ -165,12 +165,10 @@ def in_dask(model: BaseEstimator) -> Answers:
 
 
 def in_two_threads(model: BaseEstimator) -> Answers:
-    few, _array.FEW_ENTRIES = _array.FEW_ENTRIES, 0  # 48 rows would take one
-    try:
-        with threadpool_limits(2):
-            return in_numpy(model)
-    finally:
-        _array.FEW_ENTRIES = few
+    """A parameter would have to pass through every fit, down to every bank."""
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
+        patch.setattr(_array, "FEW_ENTRIES", 0)  # 48 rows would take one
+        return in_numpy(model)
 
 
 def after_saving(model: BaseEstimator) -> Answers:

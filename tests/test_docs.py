@@ -24,7 +24,6 @@ from sklearn.exceptions import ConvergenceWarning
 import kernelweave
 from kernelweave import datasets, inspection
 from kernelweave.cli import output
-from kernelweave.evaluation import baselines
 from kernelweave.exceptions import KernelWarning
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -95,13 +94,13 @@ def assert_same_output(found, wanted, where):
         assert same, f"{where} prints {a} where the page has {b}:\n{found}"
 
 
+@pytest.mark.usefixtures("two_folds_of_the_stack")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_of_a_page(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
-    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)  # no page shows what it scores
     namespace = {"__name__": "__main__"}
     for line, code, wanted in blocks(page):
         where = f"{page.name}, line {line}"

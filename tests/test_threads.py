@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 
@@ -14,18 +15,9 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC, _array
-from kernelweave._array import few_threads
+from kernelweave._array import FEW_ENTRIES, few_threads
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels import (
-    RBF,
-    Laplacian,
-    Linear,
-    Polynomial,
-    base,
-    center_and_scale,
-    centering,
-)
-from kernelweave.kernels.banks import dense
+from kernelweave.kernels import RBF, Laplacian, center_and_scale
 from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
 from kernelweave.views.columns import View
 
@@ -76,16 +68,23 @@ def test_few_rows_take_one_thread(estimator, seen):
     assert len(seen) > fitting and all(found == {1} for found in seen)
 
 
-def test_many_rows_take_all_threads(seen, monkeypatch):
+def test_many_rows_take_all_threads():
+    def kernel(X, Z):  # the rest of the fit would take long
+        raise ValueError(f"called with {counts()}")
+
+    X, y = rows(math.isqrt(FEW_ENTRIES) + 1)
+    with pytest.raises(ValueError, match=r"called with \{2\}"):
+        KernelFDA([("a", kernel, [0, 1])]).fit(X, y)
+
+
+def test_many_rows_are_predicted_by_all_threads(seen):
     X, y = rows()
-    few = len(X) ** 2 - 1
-    monkeypatch.setattr(_array, "FEW_ENTRIES", few)  # every fit asks it
     model = KernelFDA(noting(seen), cv=None).fit(X, y)
-    model.predict(X)
-    assert all(found == {2} for found in seen)
-    seen.clear()
-    model.predict(X[:5])  # fewer than the training rows
-    assert seen == [{1}]
+    few = FEW_ENTRIES // len(X)
+    for n, threads in ((few, 1), (few + 1, 2)):
+        seen.clear()
+        model.predict(np.zeros((n, 3)))
+        assert seen and all(found == {threads} for found in seen)
 
 
 def test_portions_and_other_libraries_keep_their_threads():
@@ -150,36 +149,27 @@ def test_fits_that_overlap_hide_no_warnings(model, monkeypatch):
                 warnings.warn("in the next fit", kind, stacklevel=1)
 
 
-KERNELS = [RBF(), RBF(factor=3.0), Linear(), Laplacian(), Polynomial(2)]
-
-
 @pytest.mark.parametrize("storage", ["matrices", "on_the_fly"])
-def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
-    X, found = rng.normal(size=(40, 3)), []
+def test_passes_in_threads_are_those_in_one(storage, rng):
+    n, weights, found = 2010, np.array([0.3, 0.7]), []
+    X, b = rng.normal(size=(n, 3)), rng.normal(size=(n, 2))
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
-    weights, b = rng.uniform(size=5), rng.normal(size=(40, 2))
-    # far below the methods of a bank
-    monkeypatch.setattr(_array, "CHUNK_ENTRIES", 300)
-    for module in (base, dense, centering):
-        monkeypatch.setattr(module, "CACHE_ENTRIES", 300)
-    for few in (_array.FEW_ENTRIES, 0):
-        monkeypatch.setattr(_array, "FEW_ENTRIES", few)
-        source = FeatureSource([View("a", KERNELS, [0, 1, 2])], [X])
-        source.tile_rows = 7
-        bank = KernelMap(source, storage=storage).fit()
-        bank.few_samples = 0
-        part = bank.restrict(np.arange(1, 40, 3))
-        found.append(
-            [bank.combine(weights), bank.apply(b), bank.apply(b[:, :1]), part.kernel(2)]
-        )
+    some = np.delete(np.arange(n), [0, 7])
+    assert len(some) ** 2 > FEW_ENTRIES  # even a part of one kernel
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads, user_api="blas"):
+            source = FeatureSource([View("a", [RBF(), Laplacian()], [0, 1, 2])], [X])
+            bank = KernelMap(source, storage=storage).fit()
+            answers = [bank.combine(weights), bank.apply(b), bank.apply(b[:, :1])]
+            found.append([*answers, bank.restrict(some).kernel(1)])
     for one, two in zip(*found, strict=True):
-        assert_allclose(two, one, rtol=1e-12, atol=1e-12)
-    grams = np.stack([center_and_scale(kernel(X)[None])[0] for kernel in KERNELS])
-    assert_allclose(found[0][1], grams @ b, rtol=1e-9, atol=1e-9)
+        assert np.max(np.abs(two - one)) <= 1e-12 * np.max(np.abs(one))
+    gram = center_and_scale(RBF()(X)[None])[0]
+    assert_allclose(found[0][1][0], gram @ b, rtol=1e-9, atol=1e-9)
 
 
 def test_an_error_in_a_thread_reaches_the_caller():
-    many = _array.FEW_ENTRIES + 1
+    many = FEW_ENTRIES + 1
 
     def divide(parts):
         assert counts() == {1}

@@ -141,7 +141,7 @@ def usps(classes: int, first_digit: int, number: int | None) -> Data:
     for digit in range(first_digit, first_digit + classes):
         own = np.flatnonzero(bunch.target == digit)
         own = own if rng is None else rng.permutation(own)
-        chosen.append(own[: ye2007.PER_CLASS])
+        chosen.append(own[: ye2007.MOST_PER_CLASS])
     rows = np.concatenate(chosen)
     return bunch.data[rows], bunch.target[rows]
 

@@ -18,9 +18,15 @@ NOTABLE = 1e-3
 #: A gap below this that no longer shrinks is limited by rounding; with a larger gap
 #: the iteration may merely have stalled for a while.
 SMALL_GAP = 1e-3
+#: Steps in a row without progress, such as halving the gap, after which only rounding
+#: is left: one or two may fail by chance.
+IDLE = 3
 #: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
 #: in double precision errs by about n eps, which is 1e-13 for 500 rows.
 NULL_EIGENVALUE = 1e-13
+#: Eigenvalues up to this may be rounding, in units of machine precision times n and the
+#: size of the kernel: its entries have errors too, and more than the eigensolver's.
+EIGENVALUE_UNITS = 100.0
 #: Added to the diagonal of a singular matrix, relative to its trace: as much as
 #: rounding changes eigenvalues anyway. Equal kernels make systems singular.
 RIDGE = NULL_EIGENVALUE
@@ -34,6 +40,8 @@ CONSTANT_VARIANCE = 1e4
 SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
 INVERTIBLE_SQUARE = 1e-150
+#: Stands for zero where a logarithm or a quotient needs a positive number.
+NEXT_TO_ZERO = 1e-300
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
 #: Sum of the kernel weights below which only the identity is left: the target is

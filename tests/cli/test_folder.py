@@ -381,12 +381,12 @@ def test_a_page_in_the_folder_itself(tmp_path):
         write_all(draft, "first")
     for text in ("second", "third"):
         with folder.new_results("both") as draft:
-            write_all(draft, text, folder.TABLES)
+            write_all(draft, text, folder.FILES)
             with draft.elsewhere("both/report.html") as path:
                 path.write_text(f"{text} page")
         assert page.read_text() == f"{text} page"
     with folder.new_results("both") as draft:
-        write_all(draft, "fourth", folder.TABLES)
+        write_all(draft, "fourth", folder.FILES)
     assert page.read_text() == "third page"
     refused = pytest.raises(ValueError, match=r"did not write 'both.report.html'")
     with refused, folder.new_results("both") as draft:

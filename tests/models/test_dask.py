@@ -20,9 +20,10 @@ pd = pytest.importorskip("pandas")
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
 from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
-from kernelweave.kernels import RBF, moments  # noqa: E402
-from kernelweave.models.streaming import dask as dask_module  # noqa: E402
-from kernelweave.models.streaming import intake  # noqa: E402
+from kernelweave.kernels import RBF  # noqa: E402
+from kernelweave.models.shared.learner import LearnerOptions  # noqa: E402
+from kernelweave.models.streaming.dask import NumberedRows, dask_moments  # noqa: E402
+from kernelweave.models.streaming.explicit import read_features  # noqa: E402
 
 # Dask and related packages warn about each other's upcoming changes.
 pytestmark = [
@@ -166,15 +167,21 @@ FAST = {"n_features": 10, "norm": 1, "cv": None}
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
-    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features.
-
-    A parameter would have to pass through the whole fit.
-    """
-    monkeypatch.setitem(moments.CHUNK_ROWS, "cpu", 32)
-    monkeypatch.setattr(intake, "SAMPLE_ROWS", 100)
+def synchronous():
     with dask.config.set(scheduler="synchronous"):
         yield
+
+
+def in_chunks(model, X, y):
+    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features."""
+    given = X, y, None, None, None
+    return read_features(model, "so", *given, least_sample=100, chunk_size=32)
+
+
+def fitted_in_chunks(model, X, y):
+    rows = in_chunks(model, X, y)
+    model._set_fitted(model._learn(rows, LearnerOptions.of(model, None), None))
+    return model
 
 
 def divided(X, y):
@@ -202,14 +209,14 @@ def divided(X, y):
     ],
     ids=str,
 )
-def test_partitions_do_not_matter(options, table, small_chunks):
+def test_partitions_do_not_matter(options, table, synchronous):
     kind = "rows" if "features" in options else "moments"
     X, y = (part[: 150 if kind == "rows" else 600] for part in table)
     options = {"features": "nystroem", **FAST, **options}
-    expected = MultipleKernelFDA(VIEWS, **options).fit(X, y)
+    expected = fitted_in_chunks(MultipleKernelFDA(VIEWS, **options), X, y)
     assert expected.features_.representation == kind
     for rows, targets in divided(X, y):
-        found = MultipleKernelFDA(VIEWS, **options).fit(rows, targets)
+        found = fitted_in_chunks(MultipleKernelFDA(VIEWS, **options), rows, targets)
         assert np.array_equal(found.kernel_weights_, expected.kernel_weights_)
         assert np.array_equal(found.feature_coef_, expected.feature_coef_)
         assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
@@ -217,16 +224,17 @@ def test_partitions_do_not_matter(options, table, small_chunks):
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_partitions_of_outputs_do_not_matter(table, small_chunks):
+def test_partitions_of_outputs_do_not_matter(table, synchronous):
     X, _ = table
     y = X[:, 0] + X[:, 4] ** 2 + 1e3
     models = [
-        MultipleKernelRidge(VIEWS, **FAST).fit(rows, targets)
-        for rows, targets in divided(X, y)
+        fitted_in_chunks(MultipleKernelRidge(VIEWS, **FAST), *rows)
+        for rows in divided(X, y)
     ]
     for other in models[1:]:
         assert np.array_equal(other.feature_coef_, models[0].feature_coef_)
-    whole = MultipleKernelRidge(VIEWS, features="nystroem", **FAST).fit(X, y)
+    whole = MultipleKernelRidge(VIEWS, features="nystroem", **FAST)
+    fitted_in_chunks(whole, X, y)
     # Outputs are summed around the mean of all rows, not of the rows drawn.
     assert_allclose(models[0].predict(X), whole.predict(X), rtol=0, atol=1e-6)
 
@@ -234,32 +242,32 @@ def test_partitions_of_outputs_do_not_matter(table, small_chunks):
 @pytest.mark.parametrize(
     "options", [{"alpha": "learn"}, {"alpha": 0.1, "class_weight": {0: 3.0}}], ids=str
 )
-def test_probabilities_do_not_depend_on_the_container(options, table, small_chunks):
+def test_probabilities_do_not_depend_on_the_container(options, table, synchronous):
     """Up to 4,096 rows, of which none is left out approximately."""
     X, y = (part[:300] for part in table)
     X = np.where(np.abs(X) > 0.5, X, 0.0)
     views = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
     model = MultipleKernelFDA(views, features="exact", norm=1, cv=None, **options)
-    containers = [X, sparse.csr_array(X), da.from_array(X, chunks=(70, 6))]
-    dense, *others = (clone(model).fit(rows, y) for rows in containers)
+    dense = clone(model).fit(X, y)
     assert dense.features_.representation == "kernels"
-    for other in others:
+    for rows in (sparse.csr_array(X), da.from_array(X, chunks=(70, 6))):
+        other = fitted_in_chunks(clone(model), rows, y)
         assert other.features_.representation == "moments"
         assert_allclose(other.transform(X), dense.transform(X), atol=1e-9)
         assert_allclose(other.predict_proba(X), dense.predict_proba(X), atol=1e-9)
         assert other.loo_score_ == pytest.approx(dense.loo_score_)
 
 
-def test_sums_of_blocks_are_those_of_the_tree(table, small_chunks, monkeypatch):
-    X, y = table
-    rows = da.from_array(X, chunks=(250, 6))
-    expected = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
-    monkeypatch.setattr(dask_module, "MOST_BLOCKS", 1)  # far below the fit
-    found = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
-    assert np.array_equal(found.feature_coef_, expected.feature_coef_)
+def test_sums_of_blocks_are_those_of_the_tree(table, synchronous):
+    rows, y = (da.from_array(part, chunks=250) for part in table)
+    read = in_chunks(MultipleKernelFDA(VIEWS, **FAST), rows, y)
+    given = read.recipe, read.intake, NumberedRows(rows, y)
+    for most in (1, 2):
+        found = dask_moments(*given, most_blocks=most).total()
+        assert np.array_equal(found, read.moments.total())
 
 
-def test_partitions_of_different_lengths_are_refused(table, small_chunks):
+def test_partitions_of_different_lengths_are_refused(table, synchronous):
     X, y = table
     rows, labels = (da.from_array(part, chunks=200) for part in (X[:, :3], y))
     some = da.from_array(np.arange(600) != 7, chunks=200)
@@ -293,7 +301,7 @@ def client():
     with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         if method == "forkserver":
             context = pytest.importorskip("distributed.utils").get_mp_context()
-            context.set_forkserver_preload(["distributed", dask_module.__name__])
+            context.set_forkserver_preload(["distributed", dask_moments.__module__])
         with workers(2, processes=True, memory_limit="1GB") as client:
             yield client
 

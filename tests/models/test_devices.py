@@ -13,7 +13,7 @@ from kernelweave import _array as memory
 from kernelweave._array import is_array, is_numpy, to_numpy
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Standardizer
-from kernelweave.kernels.banks import lazy
+from kernelweave.kernels.banks.lazy import TILE
 
 VIEWS = [
     ("left", [Linear(), RBF()], [0, 1]),
@@ -36,14 +36,18 @@ ON_THE_FLY = (
 LOOSE = {"MultipleKernelFDA-block": 1e-5}
 
 
-@pytest.fixture
-def table():
+def draw(n):
     rng = np.random.default_rng(0)
-    y = np.arange(N) % 3
-    X = rng.normal(size=(N, 5))
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, 5))
     X[:, 0] += y
     X[:, 3] += 2 * (y == 1)
     return X, y
+
+
+@pytest.fixture
+def table():
+    return draw(N)
 
 
 def same_model(found, wanted, new, tol=1e-8, theirs=None):
@@ -65,10 +69,16 @@ def same_model(found, wanted, new, tol=1e-8, theirs=None):
             assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ON_THE_FLY)
-def test_kernels_made_on_the_fly_give_the_same_model(name, table, monkeypatch):
-    monkeypatch.setitem(lazy.TILE, "host", 16)  # far below the fit
-    (X, y), new = table, np.random.default_rng(1).normal(size=(7, 5))
+IN_TILES = ("MultipleKernelFDA-l1-learn", "MultipleKernelSVC")
+
+
+@pytest.mark.parametrize(
+    "name, n",
+    [(name, N) for name in ON_THE_FLY]
+    + [(name, TILE["host"] + 5) for name in IN_TILES],
+)
+def test_kernels_made_on_the_fly_give_the_same_model(name, n):
+    (X, y), new = draw(n), np.random.default_rng(1).normal(size=(7, 5))
     wanted = clone(SETTINGS[name]).set_params(views=VIEWS)
     targets = X[:, 0] + y if "Ridge" in name else y
     found = clone(wanted).set_params(features="on_the_fly").fit(X, targets)

@@ -16,7 +16,7 @@ from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
 from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, RowAccumulator
 from kernelweave.models.shared.base import why_features
 from kernelweave.models.shared.inputs import _learns_once
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
@@ -419,17 +419,21 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
         clone(model).set_params(features="random", n_features=4000).fit(X, y)
 
 
-@pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
-def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
-    X, y = draw(rng, n=400)
-    monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)  # far below the fit
+def test_ids_in_place_of_classes_do_not_fill_the_memory(rng, monkeypatch):
+    (X, y), ids = draw(rng, n=400), np.arange(400) // 2
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     expected = model.partial_fit(X, y).predict_proba(X)
+    intake, whole = model._portions.intake, model._portions.accumulator
+    sums = RowAccumulator(whole.recipe, 50).added(intake.rows(X), y)
+    before, refused = sums.total().gram, r"features and \d+ classes needs"
     with monkeypatch.context() as short:
         short.setattr(memory, "_host_bytes", lambda: 3_000_000)
-        with pytest.raises(MemoryRefusedError, match=r"features and \d+ classes needs"):
-            model.partial_fit(X, np.arange(400) // 2)
+        with pytest.raises(MemoryRefusedError, match=refused):  # too many in a chunk
+            model.partial_fit(X, ids)
+        with pytest.raises(MemoryRefusedError, match=refused):  # too many in their sum
+            sums.added(intake.rows(X), ids)
     assert np.array_equal(model.partial_fit().predict_proba(X), expected)
+    assert np.array_equal(sums.total().gram, before)
 
 
 def test_a_poor_map_is_called_poor(table):

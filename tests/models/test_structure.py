@@ -1,9 +1,11 @@
-"""How estimators are built: few layers, and no attributes set from outside."""
+"""How the package is built: few layers, no attributes set from outside, clear names."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from sklearn.base import clone
@@ -80,6 +82,18 @@ def test_no_module_writes_to_an_estimator():
         if (lines := list(written_from_outside(ast.parse(path.read_text()))))
     }
     assert not found
+
+
+def test_a_constant_has_a_name_of_its_own():
+    """Except for PAPER, under which every module of a paper is found."""
+    places, defined = defaultdict(list), r"^([A-Z][A-Z0-9_, ]+)(?::[^=\n]+)? = "
+    for path in SOURCE.rglob("*.py"):
+        for names in re.findall(defined, path.read_text(encoding="utf-8"), re.M):
+            for name in names.split(", "):
+                places[name].append(path.relative_to(SOURCE).as_posix())
+    assert len(places) > 500
+    del places["PAPER"]
+    assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def functions_of(call):

@@ -110,7 +110,7 @@ def test_four_kernels(split, column):
 
 @pytest.mark.measured
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("method", chen2008.METHODS)
+@pytest.mark.parametrize("method", chen2008.SUBSPACES)
 def test_dimensions(split, method):
     one, two = (
         chen2008.with_dimension(replace(split, setting=size), method)["error"]

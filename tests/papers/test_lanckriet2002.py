@@ -39,7 +39,7 @@ def test_partition_labels_sixty_percent(split):
 
 
 def test_single_kernel_is_a_support_vector_machine(split):
-    found = lanckriet2002.COLUMNS["K2"](split)
+    found = lanckriet2002.MARGINS["K2"](split)
     kernel, train = split.kernels[1], split.labelled
     machine = SVC(kernel="precomputed", C=1e10, tol=1e-8)
     machine.fit(kernel[np.ix_(train, train)], split.signs[train])
@@ -51,7 +51,7 @@ def test_single_kernel_is_a_support_vector_machine(split):
 
 
 def test_more_freedom_gives_a_larger_margin(split):
-    found = {name: column(split) for name, column in lanckriet2002.COLUMNS.items()}
+    found = {name: column(split) for name, column in lanckriet2002.MARGINS.items()}
     star, positive = found["K*"], found["K*, weights >= 0"]
     assert star["margin"] >= (1 - 1e-3) * positive["margin"]
     assert positive["margin"] >= (1 - 1e-3) * np.sqrt(3) * found["K2"]["margin"]
@@ -62,7 +62,7 @@ def test_rows_that_are_not_separated_have_no_margin(rng):
     X = rng.standard_normal((60, 2))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)  # no line separates them
     split = lanckriet2002.label((lanckriet2002.three_kernels(X, 0.5), y), rng)
-    assert lanckriet2002.COLUMNS["K3"](split) == {"separated": 0.0}
+    assert lanckriet2002.MARGINS["K3"](split) == {"separated": 0.0}
 
 
 @pytest.mark.parametrize("degree", [1, 2])
@@ -96,7 +96,7 @@ MEANS = [
 def test_means_of_many_splits(data_dir, name, sigma, column, n, margin, errors):
     data = lanckriet2002.kernels_of(name, sigma)
     found = [
-        lanckriet2002.COLUMNS[column](
+        lanckriet2002.MARGINS[column](
             lanckriet2002.label(data, np.random.default_rng(1000 + i))
         )
         for i in range(n)

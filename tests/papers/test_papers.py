@@ -198,7 +198,7 @@ def few_pictures(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     views = [rng.standard_normal((60, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
-    stack = [RBF(factor=1 / width)(v) for v in views for width in yan2009.WIDTHS]
+    stack = [RBF(factor=1 / width)(v) for v in views for width in yan2009.VIEW_WIDTHS]
     monkeypatch.setattr(yan2009, "pictures", lambda: (np.stack(stack), y))
 
 

@@ -15,7 +15,6 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
-from kernelweave.evaluation import baselines
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -26,6 +25,8 @@ _spec = importlib.util.spec_from_file_location(
 )
 pages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(pages)
+
+pytestmark = pytest.mark.usefixtures("two_folds_of_the_stack")
 
 VOID = {"meta", "link", "br"}
 #: What a page of a kind must say, beyond what all pages say.
@@ -44,12 +45,6 @@ SAYS = {
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
 }
-
-
-@pytest.fixture(autouse=True)
-def _two_folds_of_the_stack(monkeypatch):
-    """The pages only show its score, and five folds take longer."""
-    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)  # far below the report
 
 
 class Checker(HTMLParser):

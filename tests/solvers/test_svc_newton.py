@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria import margin as criteria_margin
-from kernelweave.criteria.margin import MANY_ROWS, Margin
+from kernelweave.criteria.margin import LIBSVM_FROM, Margin
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner import svm
 from kernelweave.inner.svm import train_machines
@@ -137,7 +137,7 @@ def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
 
 @every_kind
 def test_auto_takes_libsvm_for_many_rows(margins, kind):
-    X, y = margins.data(MANY_ROWS, 0)
+    X, y = margins.data(LIBSVM_FROM, 0)
     bank = DenseBank(margins.kernels(X))
     many = Margin(bank, y[:, None], **margins.kinds[kind])
     assert many.preferred_method == "newton"

@@ -31,7 +31,7 @@ from kernelweave.models.shared.learner import accuracy
 from kernelweave.report import write_report
 
 #: Views of noise, and columns of each.
-N_NOISE, WIDTH = 10, 64
+N_NOISE, N_EACH = 10, 64
 #: Number of digits to learn from, and to test on.
 N_TRAIN, N_TEST = 200, 1000
 #: The report.
@@ -98,7 +98,7 @@ def _print_question(digits: Any) -> None:
         "tell handwritten digits apart?\n\n"
         f"Data: scans of digits (from scikit-learn), {N_TRAIN} to learn from and "
         f"{N_TEST} to test on.\nViews: three of the scans ({', '.join(names)}) and "
-        f"{N_NOISE} of {WIDTH} columns of\npure noise, made for this demonstration. "
+        f"{N_NOISE} of {N_EACH} columns of\npure noise, made for this demonstration. "
         "The models do not know which is which.\n"
     )
 
@@ -144,9 +144,9 @@ def _print_leads(right: dict[str, np.ndarray]) -> None:
 def _with_noise(digits: Any) -> tuple[np.ndarray, np.ndarray, list[Any]]:
     """Columns, classes and views of the digits, with views of noise after them."""
     n, d = digits.data.shape
-    noise = np.random.default_rng(0).standard_normal((n, N_NOISE * WIDTH))
+    noise = np.random.default_rng(0).standard_normal((n, N_NOISE * N_EACH))
     more = [
-        (f"noise {i + 1}", "auto", slice(d + i * WIDTH, d + (i + 1) * WIDTH))
+        (f"noise {i + 1}", "auto", slice(d + i * N_EACH, d + (i + 1) * N_EACH))
         for i in range(N_NOISE)
     ]
     X = np.hstack([digits.data, noise])  # (1797, 754)

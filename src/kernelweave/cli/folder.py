@@ -24,7 +24,7 @@ from kernelweave.persistence import remove_abandoned, written_whole
 #: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"
 #: The files that a run may write, except for a page, which users may also put there.
-TABLES = (
+FILES = (
     MARK_FILE,
     "evaluation.csv",
     "weights.csv",
@@ -35,7 +35,7 @@ TABLES = (
     "predicted.png",
 )
 #: Every file that a run may write; earlier versions did not list theirs.
-OURS = (*TABLES, "report.html")
+OURS = (*FILES, "report.html")
 #: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
 #: Prefix of those that hold the old files while new ones move in.
@@ -241,7 +241,7 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(finite, indent=2)
 
 
-def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = TABLES) -> None:
+def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = FILES) -> None:
     """Refuse a file, a folder that is not ours, or ``wanted`` files that are not."""
     existing = _existing(folder)
     if not existing.is_dir():

@@ -20,7 +20,7 @@ from kernelweave.cli.folder import as_json
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
-EXPECTED = (ValueError, OSError, MemoryError, ImportError)
+INPUT_ERRORS = (ValueError, OSError, MemoryError, ImportError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.reconfigure(encoding=encoding, errors="replace")
     try:
         return _run(arguments)
-    except (*EXPECTED, KeyboardInterrupt) as error:
+    except (*INPUT_ERRORS, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
         if isinstance(error, KeyboardInterrupt):
@@ -143,7 +143,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 Command = Callable[..., argparse.ArgumentParser]
-TABLES = (
+TABLES_HELP = (
     "a table with a header and one row per sample (CSV, TSV, Parquet or Excel; .gz "
     "for text), or several as NAME=FILE, joined by --id, each of them a view; or one "
     "MuData file"
@@ -153,7 +153,7 @@ TABLES = (
 def _add_learning(learn: argparse.ArgumentParser) -> None:
     """The options of all commands that fit a model to tables."""
     option = partial(_add, learn)
-    option("data", "[NAME=]FILE", TABLES, nargs="+")
+    option("data", "[NAME=]FILE", TABLES_HELP, nargs="+")
     option("--id", "COLUMN", "column that identifies a sample in every table")
     option("--label", "COLUMN", "column to predict, in any table; never a feature")
     tasks = ["classification", "regression"]

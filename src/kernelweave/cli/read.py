@@ -31,7 +31,7 @@ PARQUET_BYTES = 2**25
 #: Most columns without a name, such as the first, or empty ones after the last.
 UNNAMED = 100
 #: Number of lines from which the separator is inferred.
-FIRST = 20
+SNIFFED = 20
 #: An ISO date, with or without a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$")
 
@@ -257,7 +257,7 @@ def _decode(path: Path) -> str:
 def _separator(text: str) -> str:
     """What separates cells: as frequent in each of the first lines as in the header."""
     bare = re.sub(r'"[^"]*"', "", text[: 2**20])
-    lines = [line for line in bare.split("\n", FIRST + 1)[:FIRST] if line.strip()]
+    lines = [line for line in bare.split("\n", SNIFFED + 1)[:SNIFFED] if line.strip()]
 
     def evidence(mark: str) -> tuple[int, int]:
         found = [line.count(mark) for line in lines or [""]]

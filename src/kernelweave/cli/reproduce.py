@@ -23,7 +23,7 @@ from kernelweave.papers.run import missing_rows, run_experiment
 from kernelweave.views.columns import counted
 
 #: The file that marks a folder as ours.
-MARK_FILE = "reproduce.json"
+REPRODUCE_MARK = "reproduce.json"
 #: Exit status if a table or figure that was to be run has no data at all.
 EMPTY = 3
 
@@ -43,9 +43,9 @@ def run_reproduce(options: argparse.Namespace) -> int:
     """
     paper = load_paper(options.paper)
     experiments = paper.select(options.part)
-    folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
+    folder = prepare_folder(str(Path(options.out) / paper.key), mark=REPRODUCE_MARK)
     # Now, so that the folder of an interrupted run is recognised.
-    write_mark(folder / MARK_FILE, {"command": _command(options)}, [])
+    write_mark(folder / REPRODUCE_MARK, {"command": _command(options)}, [])
     print(f"{paper.reference}\n")
     if not options.cached:
         _print_plan(experiments)
@@ -150,7 +150,7 @@ def _write(
             for path in drafts:
                 os.replace(path, folder / path.name)
             names = [path.name for path in drafts]
-            write_mark(folder / MARK_FILE, {"command": _command(options)}, names)
+            write_mark(folder / REPRODUCE_MARK, {"command": _command(options)}, names)
     written = [folder / name for name in names]
     if options.markdown is not None:
         report.insert_markdown(Path(options.markdown), text)

@@ -11,7 +11,7 @@ from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import Samples
 
 #: Most digests that a model file keeps, one per row and view: 3 MB.
-MOST = 2**18
+MOST_DIGESTS = 2**18
 
 
 def digests(samples: Samples) -> Any:
@@ -37,7 +37,7 @@ def digests(samples: Samples) -> Any:
     return found
 
 
-def written(found: Any, most: int = MOST) -> str:
+def written(found: Any, most: int = MOST_DIGESTS) -> str:
     """Digests as text, of as many evenly spaced rows as there is room for."""
     n, v = found.shape
     step = -(-n * v // most)

@@ -66,7 +66,7 @@ class Target:
         values = root[:, None] * values
         if not is_factor:
             size, values = size * np.max(root), values * root
-        rounding = 10 * len(values) * np.finfo(float).eps * size
+        rounding = ROUNDING_UNITS * len(values) * np.finfo(float).eps * size
         self._values, self._is_factor = values, is_factor
         self.norm = float(np.linalg.norm(values.T @ values if is_factor else values))
         if self.norm <= (rounding**2 if is_factor else rounding):

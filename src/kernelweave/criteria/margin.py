@@ -67,7 +67,7 @@ GOOD_GAP = 1e-6
 #: Number of rows from which libsvm is the better start: with ten Gaussian kernels and
 #: up to 2500 rows it takes a tenth to three quarters of the interior point's time if
 #: classes are well separated, at any C, and up to 1.8 times if labels are noise.
-MANY_ROWS = 200
+LIBSVM_FROM = 200
 #: Relative gap to which machines from libsvm are polished, and the one that is good
 #: enough: the interior point, which takes over otherwise, may fare no better.
 TRAINED_GAP, GOOD_TRAINED_GAP = 1e-9, 1e-8
@@ -163,7 +163,7 @@ class Margin(KernelCriterion):
             np.ones(len(self.rows)) if margin == "hard" else counts[self.rows],
         )
         _check_range(self.problem, bound, tau)
-        self.trains = len(self.rows) >= MANY_ROWS and is_numpy(bank.like)
+        self.trains = len(self.rows) >= LIBSVM_FROM and is_numpy(bank.like)
         self.path_steps = INNER_STEPS if np.isfinite(bound) else HARD_STEPS
         self._known: tuple[np.ndarray, Array] | None = None
         self._last: np.ndarray | None = None  # coefficients found by training

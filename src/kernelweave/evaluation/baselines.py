@@ -24,6 +24,9 @@ from kernelweave.views.columns import is_precomputed
 SHARED = ("missing", "psd", "class_weight", "priors")
 #: Folds inside the training rows from which the stack learns.
 STACK_FOLDS = 5
+#: Probabilities below this count as this: the logarithm of zero is infinite, and one
+#: confident error should not decide the regression.
+LEAST_PROBABILITY = 1e-6
 
 
 def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
@@ -214,7 +217,7 @@ class StackedViews(_OfViews):
 
 def _logs(proba: Any) -> np.ndarray:
     """Logarithms of probabilities (m, k); for two classes, that of the odds, (m, 1)."""
-    logs = np.log(np.clip(proba, 1e-6, None))
+    logs = np.log(np.clip(proba, LEAST_PROBABILITY, None))
     return logs if logs.shape[1] != 2 else logs[:, 1:] - logs[:, :1]
 
 

@@ -33,7 +33,7 @@ from kernelweave.models.shared.learner import accuracy, ratio_of_means
 from kernelweave.views.columns import is_precomputed, listed, some
 
 #: The name of the model itself in the table.
-MODEL = "this model"
+THIS_MODEL = "this model"
 
 
 def evaluate(
@@ -165,8 +165,8 @@ def evaluate(
         X = X[:, :, None] if X.ndim == 2 else X
     of_rows["has"] = observed_views(fitted, X)
     given = (X, targets, fold, of_rows)
-    own = _predicted(MODEL, model, *given, say, pairwise=pairwise, axes=axes)
-    held: dict[str, HeldOut | str] = {MODEL: own}
+    own = _predicted(THIS_MODEL, model, *given, say, pairwise=pairwise, axes=axes)
+    held: dict[str, HeldOut | str] = {THIS_MODEL: own}
     others = baselines_of(fitted, names) if baselines else {}
     for name, method in others.items():
         try:

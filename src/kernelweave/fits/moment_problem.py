@@ -14,7 +14,11 @@ from kernelweave._array import (
     robust_cholesky,
     to_numpy,
 )
-from kernelweave._tolerances import CONSTANT_VARIANCE, ROUNDED_WEIGHT
+from kernelweave._tolerances import (
+    CONSTANT_VARIANCE,
+    ROUNDED_WEIGHT,
+    ROUNDING_UNITS,
+)
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.kernel_map import nothing_varies
@@ -22,6 +26,11 @@ from kernelweave.kernels.maps.kernel_map import nothing_varies
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
+#: Each variance counts as at least this share of their mean: one of zero needs a rise.
+MEAN_SHARE = 1e-3
+#: A kernel whose trace per row, after scaling by all rows to one, is below this on the
+#: training rows of a fold is constant there.
+CONSTANT_IN_FOLD = 1e-12
 
 
 class MomentProblem:
@@ -137,7 +146,7 @@ class MomentProblem:
         """``R`` (D + k, D + k), upper triangular, with ``R'R`` the joint matrix."""
         xp, size = namespace(joint), int(joint.shape[0])
         diagonal = xp.linalg.diagonal(joint)
-        unit = diagonal + 1e-3 * float(xp.sum(diagonal)) / size
+        unit = diagonal + MEAN_SHARE * float(xp.sum(diagonal)) / size
         first = self.precision * size
         tries = 1 + max(0, int(np.ceil(np.log10(LARGEST_JITTER / first))))
         shares = first * 10.0 ** np.arange(tries)
@@ -183,7 +192,8 @@ class GcvPath(AlphaPath):
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
         self.rotated = vectors.T @ problem.target
-        self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
+        rounding = ROUNDING_UNITS * max(eps(values), problem.precision)
+        self.smallest_alpha = rounding * largest
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` of each column, (a, k)."""
@@ -228,7 +238,7 @@ class CvPath(AlphaPath):
         self.total = problem.total
         trace = problem.total * float(np.sum(weights))
         self.mean_eigenvalue = trace / problem.n_rows
-        self.smallest_alpha = 10.0 * problem.precision * trace
+        self.smallest_alpha = ROUNDING_UNITS * problem.precision * trace
         total = namespace(folds).sum(folds, axis=0)
         parts = (folds[f, :, :] for f in range(folds.shape[0]))
         self.parts = [
@@ -258,7 +268,7 @@ class _Fold:
         # a kernel that is constant on the training rows predicts nothing here
         widths = problem.active_widths
         traces = _traces(features, widths)
-        factors = weights * n / np.where(traces > 1e-12 * n, traces, np.inf)
+        factors = weights * n / np.where(traces > CONSTANT_IN_FOLD * n, traces, np.inf)
         scale = from_numpy(np.sqrt(np.repeat(factors, widths)), features)
         features = features * scale[:, None] * scale[None, :]
         self.values, vectors = eigh(features)

@@ -34,7 +34,7 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave._tolerances import SAME_SCORE
+from kernelweave._tolerances import NEXT_TO_ZERO, ROUNDING_UNITS, SAME_SCORE
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _sums_of_others(sizes: np.ndarray) -> np.ndarray:
 
 
 #: Largest output allowed, relative to the largest float: predictions are sums of them.
-ROOM = 1e-6
+OUTPUT_ROOM = 1e-6
 
 
 def binary_target(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -427,7 +427,7 @@ def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarra
         Floating dtype of the predictions, which must be able to hold them.
     """
     limits = np.finfo(dtype)
-    limit = float(limits.max) * ROOM
+    limit = float(limits.max) * OUTPUT_ROOM
     if np.max(np.abs(outputs), initial=0.0) > limit:
         i, j = (int(index) for index in np.argwhere(np.abs(outputs) > limit)[0])
         column = f", column {j}" if outputs.shape[1] > 1 else ""
@@ -806,7 +806,7 @@ class LooPath(AlphaPath):
         self.vectors = vectors[:, :-1]
         target = self.design.scale(as_float(target, vectors.dtype))
         self.rotated = self.vectors.T @ target
-        self.smallest_alpha = 10.0 * rounding * largest
+        self.smallest_alpha = ROUNDING_UNITS * rounding * largest
 
     def coef(self, alpha: float | np.ndarray) -> Array:
         """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
@@ -886,16 +886,21 @@ FADING = 1.3
 #: A search ends once even this many times the predicted decrease would not beat its
 #: rival.
 HOPE = 4.0
+#: exp(-x) of a larger x is no longer a normal number.
+LARGEST_EXPONENT = 700.0
+#: The next point keeps this share of the bracket away from both of its ends: where the
+#: cubic is wrong, the bracket still shrinks.
+INNER_SHARE = 0.1
 MOST_INVERSES = 16
 #: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
 #: With this many rows or more, slopes are estimated, from so many random vectors.
-PROBED_FROM, PROBES = 3000, 128
+PROBED_FROM, N_PROBES = 3000, 128
 #: Curvature of the log error of four times as many rows, relative to that of a sample.
 FLATTER = 0.5
 #: Rise of a sample's log error that does not keep more rows from a larger alpha, and
 #: the curvature per slope below which it levels off towards smaller ones.
-PLATEAU, LEVEL = 5e-3, 1.5
+PLATEAU, LEVELS_OFF = 5e-3, 1.5
 
 
 @dataclass(frozen=True)
@@ -930,7 +935,7 @@ class LooDescent:
 
     Errors are exact. With many rows, slopes take ``(A^2)_ii`` for the mean of
     ``(A z)_i^2`` over vectors z of random signs, which saves a third of the work: the
-    sum over the rows has a relative error of about ``sqrt(2 / (n PROBES))``.
+    sum over the rows has a relative error of about ``sqrt(2 / (n N_PROBES))``.
 
     An inverse takes about a fifth of the time of an eigendecomposition on a CPU, far
     less on a GPU, and a handful of them finds the minimum: steps in log alpha go to the
@@ -952,7 +957,7 @@ class LooDescent:
     design : RowDesign, optional
         Weights of the rows.
     n_probes : int, optional
-        Random vectors for slopes; by default ``PROBES`` with many rows, and for fewer
+        Random vectors for slopes; by default ``N_PROBES`` with many rows, and for fewer
         none, so slopes are exact.
     """
 
@@ -969,7 +974,7 @@ class LooDescent:
         assert self.design.groups is None
         unit, largest = spectrum_bounds(gram, n)
         self.mean_eigenvalue = unit
-        lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
+        lowest = max(GRID[0] * unit, ROUNDING_UNITS * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
         self.design.add_null(gram, self.shift)
         self.gram = gram
@@ -977,7 +982,7 @@ class LooDescent:
         self.n_inverses = 0
         self.probes: Array | None = None
         if n_probes is None:
-            n_probes = PROBES if n >= PROBED_FROM else 0
+            n_probes = N_PROBES if n >= PROBED_FROM else 0
         if n_probes:
             bits = np.random.default_rng(0).integers(0, 2, (n, n_probes), np.int8)
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
@@ -1045,7 +1050,7 @@ class LooDescent:
             noise = 2.0 / sample.design.n_rows**0.5
             if found.error * (1.0 + noise) < sample.at(start).error:
                 edge, start, curvature = start, found.alpha, FLATTER * flat
-                if 0 < flat <= LEVEL * found.slope <= LEVEL * PLATEAU:
+                if 0 < flat <= LEVELS_OFF * found.slope <= LEVELS_OFF * PLATEAU:
                     known = self._within(start)
                 if known is not None and known.slope < 0:
                     # In the sample the slope is proportional to alpha: all alphas up
@@ -1071,7 +1076,8 @@ class LooDescent:
     def _within(self, alpha: float) -> LooPoint:
         """The point at the nearest alpha that is allowed."""
         low, high = self.bounds
-        return self.at(math.exp(min(max(math.log(max(alpha, 1e-300)), low), high)))
+        log_alpha = math.log(max(alpha, NEXT_TO_ZERO))
+        return self.at(math.exp(min(max(log_alpha, low), high)))
 
     def _sample(self) -> LooDescent:
         """The same search on a quarter of the rows, drawn with a fixed seed.
@@ -1120,7 +1126,8 @@ class LooDescent:
                 aim = here - math.copysign(step, best.slope)
                 gain = abs(best.slope) if fading else math.inf
             aim = min(max(aim, low), high)
-            hopeless = best.error * math.exp(-min(HOPE * gain, 700.0)) > rival
+            hoped = math.exp(-min(HOPE * gain, LARGEST_EXPONENT))
+            hopeless = best.error * hoped > rival
             if gain < worthless or hopeless or aim == here:
                 break
             before, last = last, self.at(math.exp(aim))
@@ -1153,7 +1160,7 @@ def _hermite(best: LooPoint, wall: LooPoint) -> tuple[float, float]:
     d = ga + gb - 3.0 * (fb - fa) / width
     root = math.sqrt(max(d * d - ga * gb, 0.0))
     share = 1.0 - (gb + root - d) / ((gb - ga + 2.0 * root) or 1.0)
-    share = min(max(share, 0.1), 0.9)
+    share = min(max(share, INNER_SHARE), 1.0 - INNER_SHARE)
     s, c = share, 1.0 - share
     value = (1 + 2 * s) * c * c * fa + s * s * (3 - 2 * s) * fb
     value += width * s * c * (c * ga - s * gb)

@@ -142,10 +142,13 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return (root * column_signs(root))[:, ::-1]
 
 
+#: Error of the dependence, two products and a solve, in units of machine precision
+#: times the root of the number of rows.
+ROUNDED_PRODUCTS = 8.0
 #: Directions with more than this share of the largest eigenvalue are always kept.
-NOISE = 1e-2
+ALWAYS_KEPT = 1e-2
 #: Share of its squared norm that a difference must keep to count as accurate.
-KEPT = 0.1
+KEPT_SQUARE = 0.1
 #: Dependences that differ by less, relative to the largest, are equal in float32.
 SAME_DEPENDENCE = 1e-5
 
@@ -257,7 +260,7 @@ class RegularizedKernel:
             products = self.gram @ target  # G L
             solved = self.solve(products)  # T L, the coefficients
             explained = products.T @ solved
-        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
+        rounding = ROUNDED_PRODUCTS * float(np.sqrt(solved.shape[0])) * eps(solved)
         values, vectors = leading_axes(to_numpy(explained), rounding)
         n_found = rank = len(values)
         if uncorrelated:
@@ -265,7 +268,7 @@ class RegularizedKernel:
             # sign, are divided by alpha: eigenvalues there were a twentieth of this.
             xp = namespace(self.gram)
             largest = float(xp.max(xp.linalg.diagonal(self.gram)))
-            noise = min(rounding * (1.0 + largest / self.alpha), NOISE)
+            noise = min(rounding * (1.0 + largest / self.alpha), ALWAYS_KEPT)
             rank = int(np.sum(values > noise * values[0]))
         wanted = n_found if n_components is None else n_components
         n_doubtful = n_found - rank if rank < wanted else 0
@@ -276,7 +279,7 @@ class RegularizedKernel:
         features = products @ axes
         if not uncorrelated:  # G T L V = G L V - alpha T L V: no pass over G
             products, features = features, features - self.alpha * coef
-            if squared_norm(features) < KEPT * squared_norm(products):
+            if squared_norm(features) < KEPT_SQUARE * squared_norm(products):
                 features = self.gram @ coef  # most digits would cancel
         return Subspace(coef, features, values, scaled, n_doubtful)
 
@@ -315,7 +318,7 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
     coef, features = subspace.coef, subspace.features
     inner = to_numpy(coef.T @ features).astype(np.float64)
     skew, inner = (inner - inner.T) / 2, (inner + inner.T) / 2
-    if alpha**2 * squared_norm(coef) < NOISE * squared_norm(features):
+    if alpha**2 * squared_norm(coef) < ALWAYS_KEPT * squared_norm(features):
         values, rotation = np.linalg.eigh(inner)
         error = skew
     else:

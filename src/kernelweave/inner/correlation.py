@@ -12,12 +12,15 @@ from kernelweave.inner.interior_point import predict
 
 _Step = tuple[np.ndarray, np.ndarray]
 
-MAX_ITER = 100
+MAX_CONE_STEPS = 100
 #: Relative gap below which the iteration stays close to the central path.
 LATE = 1e-7
 #: Share of the way to the boundary of the cones, beyond which steps lose the central
 #: path, and the amount that a full predictor step adds.
 TO_CONE_BOUNDARY, BOLDER = 0.9, 0.09
+#: How far the diagonal of a start dominates its row, relative to that row and to the
+#: largest one: enough to be well inside the cone.
+DOMINANCE = 0.1
 #: Reduction of the gap in one step along the path.
 SHORT = 0.3
 #: Distance from the central path below which the last point counts as central, and the
@@ -130,7 +133,7 @@ def nearest_correlation(x: np.ndarray) -> np.ndarray:
 def dual_start(a: np.ndarray) -> np.ndarray:
     """A strictly feasible t: ``diag(t) - A`` is diagonally dominant, (k,)."""
     rows = np.sum(np.abs(a), axis=1)
-    return 1.1 * rows + 0.1 * np.max(rows)
+    return (1.0 + DOMINANCE) * rows + DOMINANCE * np.max(rows)
 
 
 class ComplementaryPair:
@@ -205,7 +208,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     k = len(a)
     x, t = np.eye(k), dual_start(a)
     best, best_gap, within_goal = (x, t), np.inf, 0
-    for n_iter in range(1, MAX_ITER + 1):
+    for n_iter in range(1, MAX_CONE_STEPS + 1):
         try:
             pair = _System(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
@@ -220,7 +223,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
                 return x, t, n_iter
         mu_goal = 0.5 * tol * size / k
         x, t = pair.next(t, mu_goal, late=relative <= max(LATE, tol))
-    return *best, MAX_ITER
+    return *best, MAX_CONE_STEPS
 
 
 class _System(ComplementaryPair):

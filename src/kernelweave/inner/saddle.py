@@ -22,6 +22,7 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
+from kernelweave._tolerances import IDLE
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.inner.svm import (
     MarginTerms,
@@ -137,8 +138,15 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 PATH_REACH = 0.99
-#: A gap below this that has not halved in so many steps is limited by rounding.
-NEAR_END, IDLE = 1e-6, 3
+#: A gap below this that no longer halves is limited by rounding.
+NEAR_END = 1e-6
+#: Gaps up to this times the best one so far are on the path towards it.
+AROUND = 10.0
+#: The smallest multipliers of rows at the start, next to a gradient of about one.
+LEAST_MULTIPLIER = 0.1
+#: eta at the start: this share of the largest score per weight, of which one half would
+#: leave that kernel no slack, and what is added in case all scores are zero.
+START_ETA, LEAST_ETA = 0.55, 1e-3
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
@@ -251,7 +259,7 @@ class SaddlePath:
         for _ in range(MOST_CORRECTIONS):
             if allowed >= 1.0 / PATH_REACH:
                 break
-            goal = min(1.0, FURTHER[0] * allowed + FURTHER[1])
+            goal = min(1.0, AIMED_LENGTH[0] * allowed + AIMED_LENGTH[1])
             trial = point.moved(step, goal)
             aims = []
             goals = mu, mu, self.emphasis * mu
@@ -261,7 +269,7 @@ class SaddlePath:
                 aims.append(before + np.maximum(near - product, -CENTRAL[1] * unit))
             found = self.solve(mu, predictor, extra=aims)
             reached = point.longest(found)
-            if reached < allowed + WORTHWHILE * (goal - allowed):
+            if reached < allowed + WORTH_SOLVES * (goal - allowed):
                 break
             step, allowed, extra = found, reached, aims
         return step, allowed
@@ -368,7 +376,7 @@ class SaddlePath:
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
             # The start may be good although the way from it to the path is not.
-            near = best < NEAR_END and now <= 10.0 * best
+            near = best < NEAR_END and now <= AROUND * best
             stuck = near and idle >= IDLE
             if now <= gap or stuck or steps == max_steps:
                 return upper, lower
@@ -405,13 +413,13 @@ class SaddlePath:
         f = to_numpy(tensor_sum(weights, self.products)) + self.ridge * a * signs
         lam = best_intercepts(f, signs, "l1", counts)
         gradient = signs * (f + lam) - 1.0
-        floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
+        floor = max(LEAST_MULTIPLIER, 0.5 * float(np.mean(np.abs(gradient[used]))))
         z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
         u = np.where(self.boxed, self.box - a, 1.0)
         nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
         powers = weights ** (self.norm - 1.0)
-        eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
+        eta = np.array([START_ETA * np.max(scores / powers) + LEAST_ETA])
         s = eta * powers - 0.5 * scores
         self.point = Point(a, z, u, v, weights, s, lam, eta)
         self._refresh()
@@ -495,7 +503,7 @@ SHARE_OF_WEIGHTS = 0.1
 #: Corrections of a step; the length they aim for, as a multiple of what is allowed and
 #: what is added to it; the products they leave alone, as multiples of mu; and the share
 #: of the length aimed for that makes another correction worth its solves.
-MOST_CORRECTIONS, FURTHER, CENTRAL, WORTHWHILE = 3, (1.5, 0.1), (0.1, 10.0), 0.1
+MOST_CORRECTIONS, AIMED_LENGTH, CENTRAL, WORTH_SOLVES = 3, (1.5, 0.1), (0.1, 10.0), 0.1
 #: Multiples of the diagonal plus one, added to it until M is positive definite.
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 

@@ -232,7 +232,7 @@ def primal_values(
 
 
 #: Maximum number of iterations; 10 to 20 are typical.
-MAX_ITER = 100
+MAX_MACHINE_STEPS = 100
 #: A small gap that has not shrunk for this many iterations is limited by rounding.
 STUCK_AFTER = 6
 #: A variable within this share of its range (or, without one, of the largest
@@ -309,7 +309,7 @@ def _interior_point(
     s = s * min(1.0, float(r @ s) / square) if square > 0 else s
     state = _State(s, 1.0 - s, np.zeros(q.shape[1]), np.ones_like(s), np.ones_like(s))
     best, best_gap, idle = s, np.inf, 0
-    for _ in range(MAX_ITER):
+    for _ in range(MAX_MACHINE_STEPS):
         slack = r - q @ state.w
         moments = q.T @ state.s
         value = float(r @ state.s) - 0.5 * float(moments[:-1] @ moments[:-1])
@@ -378,7 +378,7 @@ class _System:
 VIOLATIONS = (1e-3, 1e-5)
 #: Maximum number of LIBSVM steps, each of which changes two variables, and of
 #: corrections of its active set, for each machine.
-MAX_STEPS, MAX_ROUNDS = 100_000, 30
+MAX_LIBSVM_STEPS, MAX_ACTIVE_SETS = 100_000, 30
 #: Corrections in which rows both join and leave the free ones; later, to rule out
 #: cycles, rows join only where none has to leave.
 BOTH_WAYS = 8
@@ -498,8 +498,8 @@ def train_machines(
     tol: float,
     start: np.ndarray | None = None,
     violations: tuple[float, ...] = VIOLATIONS,
-    max_steps: int = MAX_STEPS,
-    max_rounds: int = MAX_ROUNDS,
+    max_steps: int = MAX_LIBSVM_STEPS,
+    max_rounds: int = MAX_ACTIVE_SETS,
 ) -> Machines:
     """Machines with or without a box, polished until their gaps are small enough.
 
@@ -547,7 +547,7 @@ def libsvm(
     kernel: np.ndarray,
     signs: np.ndarray,
     bound: PerRow,
-    max_steps: int = MAX_STEPS,
+    max_steps: int = MAX_LIBSVM_STEPS,
     violation: float = VIOLATIONS[0],
 ) -> np.ndarray:
     """``a y`` (n, m) of :func:`train_machines` to this violation, if steps suffice."""
@@ -614,7 +614,7 @@ def _polish(
     bound: PerRow,
     coef: np.ndarray,
     tol: float,
-    max_rounds: int = MAX_ROUNDS,
+    max_rounds: int = MAX_ACTIVE_SETS,
 ) -> Machines:
     """Solve on the free rows and correct the active sets until nothing is violated.
 

@@ -35,7 +35,7 @@ from kernelweave.views.raw_columns import Columns
 #: of every column, up to which a transformer counts as affine; the rest is rounding.
 AFFINE = 1e-7
 #: Columns whose divided differences are taken in one call of a transformer.
-PROBES = 256
+PROBED_COLUMNS = 256
 
 
 def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeError:
@@ -190,8 +190,8 @@ def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():  # a transformer of a table expects named columns
         warnings.filterwarnings("ignore", message="X does not have valid feature")
         start, after = apply_step(step, origin[None, :]), apply_step(step, rows)
-        for first in range(0, len(origin), PROBES):
-            own = np.arange(first, min(first + PROBES, len(origin)))
+        for first in range(0, len(origin), PROBED_COLUMNS):
+            own = np.arange(first, min(first + PROBED_COLUMNS, len(origin)))
             shift = np.zeros((len(own), len(origin)))
             shift[np.arange(len(own)), own] = spread[own]
             up = apply_step(step, origin + shift) - start

@@ -25,6 +25,11 @@ MAX_TRIALS = 12
 #: The next segment starts this fraction of the way from the optimum to the best point
 #: so far: a segment that starts near the end sought leaves the level set near it.
 NEARLY = 0.9
+#: Accuracy of the end of a segment, in units of the resolution of the share.
+END_ACCURACY = 0.3
+#: In units of that accuracy, how far short of the estimate the next point is, and its
+#: shortest step; and the share of what is left of the segment that it may go.
+SHORT_OF, LEAST_FORWARD, FARTHEST = 0.3, 0.1, 0.95
 #: Relative gap to which the optimum is known before the ranges are computed.
 OPTIMUM = 1e-8
 
@@ -108,7 +113,7 @@ class LevelSet:
             proven = min(proven, max(-bound, min(sign, 0.0)))
             outer = self._into_set(point)
             length = abs(self._share(outer, chosen) - first)
-            needed = 0.3 * RESOLUTION / max(length, RESOLUTION)
+            needed = END_ACCURACY * RESOLUTION / max(length, RESOLUTION)
             inside = self._last_inside(base, outer, needed)
             share = self._share(inside, chosen)
             if share >= reached:
@@ -158,8 +163,9 @@ class LevelSet:
             if np.isfinite(rise[1]):
                 ahead = (1.0 - rise[0]) / (rise[1] - rise[0])
             # Just short of the estimate, so that most points are within the level.
-            step = np.clip(ahead * (end - start) - 0.3 * needed, 0.1 * needed, None)
-            middle = start + min(float(step), 0.95 * (end - start))
+            step = ahead * (end - start) - SHORT_OF * needed
+            step = max(step, LEAST_FORWARD * needed)
+            middle = start + min(step, FARTHEST * (end - start))
             value = self.value(self._into_set(base + middle * (outer - base)))
             if value <= self.level:
                 start, rise[0] = middle, self._root(value)

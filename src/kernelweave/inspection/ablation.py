@@ -17,11 +17,11 @@ from kernelweave.models.shared.learner import mean_over_folds
 from kernelweave.views.columns import listed
 
 #: To be worthwhile, views must lower the loss without any view by this fraction.
-WORTHWHILE = 0.01
+WORTHWHILE_LOSS = 0.01
 #: Reduction of that loss, as a fraction, that chance cannot explain.
 PLAIN = 0.25
 #: Level of a one-sided test.
-LEVEL = 0.025
+TEST_LEVEL = 0.025
 
 
 def view_ablation(
@@ -252,7 +252,7 @@ def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
 
 def by_chance(n_folds: int) -> float:
     """How many standard errors over folds chance explains in 95 % of cases."""
-    return float(student.ppf(1.0 - LEVEL, n_folds - 1))
+    return float(student.ppf(1.0 - TEST_LEVEL, n_folds - 1))
 
 
 def _chance(trials: Trials, baseline: np.ndarray) -> float:
@@ -265,7 +265,7 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
         return 0.0
     rate = float(np.mean(baseline))
     error = np.sqrt(rate * (1.0 - rate) / len(trials.y))
-    return float(norm.ppf(1.0 - LEVEL / len(trials.names)) * error)
+    return float(norm.ppf(1.0 - TEST_LEVEL / len(trials.names)) * error)
 
 
 def _is_hopeless(
@@ -283,7 +283,7 @@ def _is_hopeless(
     difference = decisive - baseline
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     explained = by_chance(len(best)) * mean_over_folds(best)[1]
-    least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
+    least, enough = WORTHWHILE_LOSS * np.mean(baseline), PLAIN * np.mean(baseline)
     needed = max(min(max(explained, least), enough), chance)
     return bool(np.mean(best) > -needed)
 
@@ -333,7 +333,7 @@ def _recommend(
 
 
 #: Height of a view in inches, and of the rest of the figure.
-ROW_HEIGHT, FRAME = 0.42, 1.5
+ABLATION_HEIGHT, FRAME = 0.42, 1.5
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -431,7 +431,7 @@ class AblationDisplay:
         """
         plt = pyplot("AblationDisplay.plot")
         if axes is None:
-            height = FRAME + ROW_HEIGHT * len(self.result.views)
+            height = FRAME + ABLATION_HEIGHT * len(self.result.views)
             _, axes = plt.subplots(
                 1, 2, figsize=(9.0, max(height, 3.0)), layout="constrained"
             )

@@ -251,7 +251,7 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
 
 
 #: Height of a view in inches, for one row and for a swarm of rows.
-BAR_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
+TERM_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
 #: Number of bins in which the points of a swarm are spread apart.
 SWARM_BINS = 80
 
@@ -389,7 +389,7 @@ class ContributionsDisplay(Drawn):
         require_count(1, max_views=max_views)
         names, parts = self._ordered(max_views)
         single = len(parts) == 1
-        height = (BAR_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
+        height = (TERM_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
         ax = axes("ContributionsDisplay.plot", ax, 7.0, 1.2 + height)
         if single:
             self._plot_waterfall(ax, names, parts[0])

@@ -15,6 +15,8 @@ from kernelweave.solvers.solve import Solution, TraceRow
 DRAWN_GAP = 1e-16
 #: Lines with more points than this have no markers.
 MAX_MARKERS = 40
+#: Relative spread that is shown of values that hardly differ.
+LEAST_SPREAD = 1e-6
 KINDS = ("gap", "bounds")
 AGAINST = {"iteration": "iteration", "seconds": "time in seconds"}
 
@@ -183,7 +185,7 @@ class ConvergenceDisplay(Drawn):
         values = np.concatenate([line.get_ydata() for line in self.lines_.values()])
         bounds = [line.get_ydata() for line in self.lower_bounds_.values()]
         top, bottom = np.nanmax(values), np.nanmin(values)
-        spread = max(top - bottom, 1e-6 * abs(top))
+        spread = max(top - bottom, LEAST_SPREAD * abs(top))
         lowest = max(np.nanmin(np.concatenate(bounds)), bottom - 2 * spread)
         ax.set_ylim(lowest - 0.05 * (top - lowest), top + 0.05 * (top - lowest))
         ax.set_ylabel("criterion")

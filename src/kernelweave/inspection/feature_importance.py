@@ -393,7 +393,7 @@ def _with_stability(
 
 
 #: Height of a bar of the plot in inches.
-BAR_HEIGHT = 0.26
+FEATURE_HEIGHT = 0.26
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -527,7 +527,7 @@ class FeatureImportanceDisplay(Drawn):
         require_count(1, max_features=max_features)
         ranked = sorted(self.rows, key=lambda row: -row["importance"])
         rows, rest = ranked[:max_features], ranked[max_features:]
-        size = 1.3 + BAR_HEIGHT * len(rows)
+        size = 1.3 + FEATURE_HEIGHT * len(rows)
         ax = axes("FeatureImportanceDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(rows))
         mean = np.array([row["standardised"] for row in rows])

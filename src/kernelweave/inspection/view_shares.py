@@ -216,7 +216,7 @@ def _halves(
 
 
 #: Height of a view in inches.
-ROW_HEIGHT = 0.34
+SHARE_HEIGHT = 0.34
 #: A p-value up to this is printed in bold, with a bar in colour.
 SIGNIFICANT = 0.05
 
@@ -348,7 +348,7 @@ class ViewSharesDisplay(Drawn):
         require_count(1, max_rows=max_rows)
         ranked = sorted(self.rows, key=lambda row: -row["share"])
         shown, others = ranked[:max_rows], ranked[max_rows:]
-        size = 1.2 + ROW_HEIGHT * (len(shown) + bool(others))
+        size = 1.2 + SHARE_HEIGHT * (len(shown) + bool(others))
         ax = axes("ViewSharesDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(shown))
         share = np.array([100 * row["share"] for row in shown])

@@ -22,7 +22,7 @@ from kernelweave.models.shared.base import caution_about_shares
 from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
-ROW_HEIGHT = 0.24
+WEIGHT_HEIGHT = 0.24
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
 
@@ -189,7 +189,7 @@ class KernelWeightsDisplay(Drawn):
         views = _by_weight(weights, self.view_names)
         rows = self._rows(weights, views, max_rows)
         heights = _positions(rows)
-        size = 1.1 + ROW_HEIGHT * (heights[-1] + 1)
+        size = 1.1 + WEIGHT_HEIGHT * (heights[-1] + 1)
         ax = axes("KernelWeightsDisplay.plot", ax, 7.0, size)
         colors = dict(zip(views, COLORS[:6], strict=False))  # the heaviest views
         self.bars_ = ax.barh(

@@ -45,6 +45,9 @@ DIAGONAL_ROWS = 32
 DISTANCES = ("sqeuclidean", "l1", "chi2")
 #: The origin used to compute distances is determined from at most this many rows.
 MIDDLE_ROWS = 31
+#: Error of a squared distance, in units of machine precision times the squared lengths:
+#: a few roundings, to which those of the sum over the columns are added.
+ROUNDED_DISTANCE = 8
 
 
 @cache
@@ -352,7 +355,7 @@ def _distances(
 
 def _rounding(n_columns: int, D: Array) -> float:
     """Distances up to this times the sum of both squared lengths count as zero."""
-    return (8 + n_columns**0.5) * eps(D)
+    return (ROUNDED_DISTANCE + n_columns**0.5) * eps(D)
 
 
 class PairwiseRows:

@@ -41,6 +41,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
+from kernelweave._tolerances import ROUNDING_UNITS
 
 if TYPE_CHECKING:  # banks centre their kernels with what is here
     from kernelweave.kernels.banks.lazy import OnTheFlyBank
@@ -257,8 +258,8 @@ def _centred_trace(
     n, grand_mean = found.row_means.shape[0], found.grand_mean
     trace, rounding = before - n * grand_mean, 0.0
     if found.centre:
-        rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
-        rounding = max(rounding, n * noise)
+        size = max(abs(before), n * abs(grand_mean))
+        rounding = max(ROUNDING_UNITS * n * precision * size, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
         raise ValueError(OUT_OF_RANGE)
     return trace, rounding

@@ -24,11 +24,16 @@ from kernelweave._array import (
     row_chunks,
     to_numpy,
 )
+from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.exceptions import KernelWarning
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6
+#: The same in units of the error of eigenvalues, which in single precision is more.
+INDEFINITE_UNITS = 10
+#: Asymmetry in units of machine precision that is left as it is: the last digits.
+LAST_DIGITS = 8
 #: Asymmetry, relative to the largest entry, that is rounding and gets averaged out:
 #: what long sums in single precision leave, even if passed in double precision.
 #: A matrix that is not a kernel is off by far more.
@@ -64,13 +69,13 @@ def ensure_psd(
         What was done, if anything.
     """
     n = gram.shape[0]
-    rounding = 100 * eps(gram)
+    rounding = EIGENVALUE_UNITS * eps(gram)
     spectrum = _indefinite_spectrum(gram, rounding * n)
     if spectrum is None:
         return None, None
     values, vectors = spectrum
     lowest = float(values[0])
-    if lowest >= -max(max(INDEFINITE, 10 * rounding) * n, error):
+    if lowest >= -max(max(INDEFINITE, INDEFINITE_UNITS * rounding) * n, error):
         add_to_diagonal(gram, -lowest)
         return None, (
             f"{name} has the eigenvalue {lowest:.1e} at trace {n}, within rounding of "
@@ -111,7 +116,7 @@ def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
     share : float
         Share of the sum of absolute eigenvalues that was removed.
     """
-    shift = 100 * eps(gram) * gram.shape[0]
+    shift = EIGENVALUE_UNITS * eps(gram) * gram.shape[0]
     spectrum = _indefinite_spectrum(gram, shift)
     return _clip(gram, *spectrum, max(shift, NOISE)) if spectrum else (None, 0.0)
 
@@ -193,7 +198,8 @@ def symmetric(K: Array, name: str) -> Array:
     ValueError
         If they differ by more than rounding.
     """
-    return (K + K.T) * 0.5 if check_symmetric(K, name) > 8 * eps(K) else K
+    apart = check_symmetric(K, name)
+    return (K + K.T) * 0.5 if apart > LAST_DIGITS * eps(K) else K
 
 
 def checked_matrix(K: Array, name: str, n: int, over: str) -> np.ndarray:

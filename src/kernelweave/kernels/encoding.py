@@ -172,12 +172,12 @@ def _use(label: Any, column: Column) -> ColumnUse:
     n_values = len(known)
     reason = ""
     if n_values == 1 and not n_missing:
-        reason = CONSTANT
+        reason = ONE_VALUE
     elif kind != "boolean" and n_values == present and present > 2:
         reason = "a different value in every row, as in an id"
     elif kind == "text" and (n_values > MOST_VALUES or 2 * n_values > present > 4):
         reason = f"text of {n_values} different values"
-    if reason and kind == "text" and reason != CONSTANT:
+    if reason and kind == "text" and reason != ONE_VALUE:
         odd = [value for value in known if not _is_number(value)]
         strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
@@ -209,7 +209,7 @@ def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> Col
         return ColumnUse(label, "infinity", "")
     low, high = float(np.min(present)), float(np.max(present))
     if low == high and not n_missing:
-        return ColumnUse(label, kind, LEFT_OUT, n_missing, CONSTANT)
+        return ColumnUse(label, kind, LEFT_OUT, n_missing, ONE_VALUE)
     remarks = [f"{kind} in days"] if kind != "number" else []
     if n_missing:
         remarks.append(f"{_gaps(n_missing)} filled with the median and marked")
@@ -223,7 +223,7 @@ def _gaps(count: int) -> str:
 
 
 #: The remarks on a column of row numbers, and on one that says nothing.
-COUNTS, CONSTANT = "counts the rows, as an id does", "the same value in every row"
+COUNTS, ONE_VALUE = "counts the rows, as an id does", "the same value in every row"
 
 
 def looks_like_ids(values: np.ndarray) -> bool:
@@ -245,7 +245,7 @@ def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
     # If all are constant, so are the kernels, which has its own error.
     constant = NUMBER if np.all(low == high) else LEFT_OUT
     for j in np.flatnonzero(low == high):
-        uses[j] = replace(uses[j], use=constant, remark=CONSTANT)
+        uses[j] = replace(uses[j], use=constant, remark=ONE_VALUE)
     narrow &= np.all(block == np.floor(block), axis=0)
     for j in np.flatnonzero(narrow & (low < high)):
         if looks_like_ids(block[:, j]):

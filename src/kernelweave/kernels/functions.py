@@ -35,6 +35,10 @@ from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
+#: Relative difference of the deviations of columns that count as equal: those of scaled
+#: columns in single precision differ by as much.
+EVEN = 1e-6
+
 
 class Linear(Kernel):
     """``k(x, z) = x'z``."""
@@ -348,7 +352,7 @@ class Standardizer(BaseEstimator):
     def is_even(self) -> bool:
         """Whether all columns have the same deviation."""
         xp = namespace(self.scale_)
-        return bool(xp.max(self.scale_) <= xp.min(self.scale_) * (1 + 1e-6))
+        return bool(xp.max(self.scale_) <= xp.min(self.scale_) * (1 + EVEN))
 
     def fit(self, X: Array, y: Any = None) -> Standardizer:
         """Learn mean and deviation from the rows of X (n, d)."""
@@ -364,7 +368,7 @@ class Standardizer(BaseEstimator):
             squares = xp.sum(centered * centered, axis=0, dtype=xp.float64)
             variance = squares / X.shape[0]
         deviation = as_float(xp.sqrt(variance), X.dtype)
-        constant = as_float(deviation <= 10 * eps(unit), X.dtype)
+        constant = as_float(deviation <= ROUNDING_UNITS * eps(unit), X.dtype)
         self.scale_ = (1 - constant) * deviation * unit + constant
         if not self.per_column:
             largest = xp.max(self.scale_)

@@ -101,7 +101,7 @@ def _carry(levels: tuple[Any, ...], part: Any) -> tuple[Any, ...]:
 
 
 #: Moment matrices alive at a time: partial sums, and those of a solve.
-WORK_MATRICES = 12
+MOMENT_MATRICES = 12
 #: Columns for targets that are counted before any row is seen.
 TARGET_COLUMNS = 32
 
@@ -115,7 +115,7 @@ def require_classes(n_classes: int, n_features: int, n_folds: int, like: Any) ->
         return
     size = n_features + 1 + n_classes
     require_memory(
-        8 * n_folds * WORK_MATRICES * size * size,
+        8 * n_folds * MOMENT_MATRICES * size * size,
         f"second moments of {n_features} features and {n_classes:,} classes",
         "check that y holds classes, not ids or quantities, or use fewer of them",
         like=like,

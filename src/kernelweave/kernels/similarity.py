@@ -21,6 +21,10 @@ from kernelweave.views.ids import (
     spelling_hint,
 )
 
+#: Negative eigenvalues up to this times n, relative to the largest, are rounding:
+#: centring cancels digits of squared distances.
+EUCLIDEAN = 1e-10
+
 
 class Similarity(Kernel):
     """``k(x, z) = K[i, j]`` for the samples with the ids i and j in a column of X.
@@ -347,7 +351,7 @@ def _double_centred(D: np.ndarray) -> tuple[np.ndarray, float]:
     inner = (inner + inner.T) / 2
     values, vectors = np.linalg.eigh(inner)
     lowest, largest = float(values[0]), float(np.abs(values).max())
-    if lowest >= -1e-10 * len(D) * largest:  # rounding
+    if lowest >= -EUCLIDEAN * len(D) * largest:
         return inner, 0.0
     removed = float(-values[values < 0].sum() / np.abs(values).sum())
     warnings.warn(

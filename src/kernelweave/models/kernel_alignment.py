@@ -47,7 +47,7 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 #: Why weights of any sign need kernels of equal trace: they sum to one.
 SIGNED = "reaches every sum of kernels only if their traces are equal"
 #: Values that the parameters may take.
-RULES = {
+ALIGNMENT_RULES = {
     "method": one_of("joint", "independent"),
     "output": one_of("kernel", "features"),
     "unlabelled": Rule(
@@ -245,7 +245,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     @fit_method
     def _align(self, X: Any, y: Any, sample_weight: Any = None) -> Array | None:
         """Fit, and return the combined kernel of all rows of X if it is at hand."""
-        check_parameters(self, **RULES)
+        check_parameters(self, **ALIGNMENT_RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
         refuse_unscaled(self, "signed", True, SIGNED)

@@ -44,7 +44,7 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.views.missing import ObservedViews, check_some_view
 
 #: Values that the parameters may take.
-RULES = {
+MIXTURE_RULES = {
     "weights": one_of("per_class", "shared", "uniform", "stacking"),
     "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
     "projection": one_of("prior", "posterior"),
@@ -234,7 +234,7 @@ class MixtureKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, **RULES)
+        check_parameters(self, **MIXTURE_RULES)
         if self.noise == "em" and self.weights not in ("per_class", "shared"):
             raise ValueError(
                 "noise='em' needs weights learned by likelihood ('per_class' or "

@@ -55,7 +55,7 @@ from kernelweave.solvers.local.subspace import (
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
-RULES = {
+SUBSPACE_RULES = {
     **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
     "method": one_of("hsic", "alignment"),
     "weights": one_of("uncorrelated", "plain"),
@@ -288,7 +288,7 @@ callable, default="normalized"
 
     def _check_parameters(self) -> None:
         named = isinstance(self.label_kernel, str)
-        check_parameters(self, **RULES, label_kernel=NAMED if named else GIVEN)
+        check_parameters(self, **SUBSPACE_RULES, label_kernel=NAMED if named else GIVEN)
         refuse_unscaled(self, "alpha", "learn", IDENTITY)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(

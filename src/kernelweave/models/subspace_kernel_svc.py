@@ -12,7 +12,7 @@ from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMix
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
 from kernelweave.fits.subspace import (
-    NOISE,
+    ALWAYS_KEPT,
     RegularizedKernel,
     Subspace,
     SubspaceSVM,
@@ -55,8 +55,12 @@ from kernelweave.solvers.solve import (
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
+#: Machines are trained to this share of the gap that is aimed for.
+MACHINE_SHARE = 1e-2
+#: Singular values above this share of the largest are more than rounding in float64.
+LEAST_SINGULAR = 1e-7
 #: Values that the parameters may take.
-RULES = {
+JOINT_RULES = {
     "C": positive(),
     "alpha": positive("loo", "auto"),
     "solver": one_of("auto", "newton", "closed_form", "cutting_plane"),
@@ -241,7 +245,7 @@ class SubspaceKernelSVC(
         signs = signs_of_codes(codes, len(classes))
         alpha, scale = self._settle(bank, codes, len(classes), design)
         C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
-        problem = (bank, signs, alpha, C, 1e-2 * goals["aim"], design)
+        problem = (bank, signs, alpha, C, MACHINE_SHARE * goals["aim"], design)
         found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
         kernel = RegularizedKernel(bank.combine(found.weights), alpha, design)
         convex = bool(self.uncorrelated)
@@ -282,7 +286,7 @@ class SubspaceKernelSVC(
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def _check_parameters(self) -> None:
-        check_parameters(self, **RULES)
+        check_parameters(self, **JOINT_RULES)
         if not self.uncorrelated and self.solver != "auto":
             raise ValueError(
                 f"solver={self.solver!r} is for uncorrelated=True, where learning the "
@@ -425,7 +429,7 @@ def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Su
     float64 keeps, and turns features whose eigenvalues are nearly the same.
     """
     sizes = np.linalg.svd(duals, compute_uv=False)
-    small = (sizes < NOISE**0.5 * sizes[0]) & (sizes > 1e-7 * sizes[0])
+    small = (sizes < ALWAYS_KEPT**0.5 * sizes[0]) & (sizes > LEAST_SINGULAR * sizes[0])
     kept = len(found.dependence)
     most = min(duals.shape[1], n_components or duals.shape[1])
     n_lost = min(int(np.sum(small)), most - kept)

@@ -42,7 +42,7 @@ from kernelweave.papers.experiment import (
 from kernelweave.papers.results import Results, all_hold
 
 #: Share of the rows that have labels.
-SHARE = 0.6
+LABELLED = 0.6
 #: Relative gap of the squared inverse margin: the margin is accurate to four digits.
 GAP = 1e-4
 
@@ -103,7 +103,7 @@ def label(
     """Label 60 percent of the rows, chosen at random."""
     kernels, signs = data
     labelled = np.zeros(len(signs), dtype=bool)
-    labelled[rng.permutation(len(signs))[: round(SHARE * len(signs))]] = True
+    labelled[rng.permutation(len(signs))[: round(LABELLED * len(signs))]] = True
     return Transduction(kernels, signs, labelled)
 
 
@@ -171,7 +171,7 @@ def monomials(X: np.ndarray) -> np.ndarray:
 
 STAR, POSITIVE = "K*", "K*, weights >= 0"
 SINGLE = ("K1", "K2", "K3")
-COLUMNS: Columns = {
+MARGINS: Columns = {
     **{
         name: functools.partial(largest_margin, kernels=(i,))
         for i, name in enumerate(SINGLE)
@@ -253,7 +253,7 @@ def needs_negative_weights(results: Results) -> tuple[bool, str]:
 
 
 #: The tables of the rows, and the widths of their Gaussian kernels.
-TABLES = {
+TABLE_OF = {
     "Breast cancer": ("breast_cancer_wisconsin", 0.5),
     "Sonar": ("sonar", 0.1),
     "Heart": ("heart", 0.5),
@@ -263,13 +263,13 @@ PAPER = read_paper(
     globals(),
     {
         "table1": (
-            {row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
+            {row: functools.partial(kernels_of, *t) for row, t in TABLE_OF.items()},
             label,
-            COLUMNS,
+            MARGINS,
         ),
         "dashes": (
-            {row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
-            functools.partial(partition, share=SHARE),
+            {row: functools.partial(rows_of, t) for row, (t, _) in TABLE_OF.items()},
+            functools.partial(partition, share=LABELLED),
             EXPLICIT,
         ),
     },

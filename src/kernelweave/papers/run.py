@@ -31,7 +31,7 @@ from kernelweave.persistence import written_whole
 
 WARNINGS = "warnings"
 #: Said of a run that did not come to its end.
-KEPT = "splits that are finished are kept, and the same command resumes from there"
+RESUMES = "splits that are finished are kept, and the same command resumes from there"
 #: Keys of a file: the values of a split, and their checksum.
 CHECKSUM, VALUES = "crc32", "values"
 
@@ -244,7 +244,7 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
             if not scheduler_lost(error):
                 raise
             raise ConnectionError(
-                f"the Dask scheduler at {dask} went away; the {KEPT}"
+                f"the Dask scheduler at {dask} went away; the {RESUMES}"
             ) from error
     elif jobs == 1:
         # on matrices of a few hundred rows, threads mostly wait for each other
@@ -257,7 +257,7 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 "a worker process was killed, as happens when memory runs out; the "
-                f"{KEPT}, perhaps with fewer jobs"
+                f"{RESUMES}, perhaps with fewer jobs"
             ) from error
 
 

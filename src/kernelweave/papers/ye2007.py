@@ -50,12 +50,12 @@ from kernelweave.papers.results import Results
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
-PER_CLASS = 100
+MOST_PER_CLASS = 100
 #: The paper's C = 1 is for a sum with the total trace of all ten kernels, as in
 #: Lanckriet et al.; the sum in this library has the trace of one kernel.
 PRICE = float(len(SIGMAS))
-FOLDS = 5
-C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+SVM_FOLDS = 5
+SVM_C = (0.1, 1.0, 10.0, 100.0, 1000.0)
 #: Accuracies closer than this, in percentage points, are called comparable.
 COMPARABLE = 1.0
 
@@ -70,7 +70,7 @@ def table(
     """
     X, y = table_rows(name)
     if classes is not None:
-        X, y = first_rows(X, y, PER_CLASS if first else len(y), classes)
+        X, y = first_rows(X, y, MOST_PER_CLASS if first else len(y), classes)
     return minmax_scale(X) if scaled else X, y
 
 
@@ -81,8 +81,8 @@ def three_to_two(
 
     From larger tables, 100 rows of each class are drawn first.
     """
-    if np.max(np.bincount(data[1])) > PER_CLASS:
-        data = first_rows(*data, PER_CLASS, rng=rng)
+    if np.max(np.bincount(data[1])) > MOST_PER_CLASS:
+        data = first_rows(*data, MOST_PER_CLASS, rng=rng)
     return partition(data, rng, share=0.6)
 
 
@@ -130,12 +130,12 @@ def rkda_cv(split: Split) -> dict[str, float]:
 def svm_cv(split: Split) -> dict[str, float]:
     """A support vector machine; sigma and C by cross-validation."""
     # of equally good ones, the first width, and the smallest C
-    grid = [{"gamma": [gamma], "C": C_GRID} for gamma in 1.0 / SIGMAS**2]
-    return measured(GridSearchCV(SVC(), grid, cv=FOLDS), split)
+    grid = [{"gamma": [gamma], "C": SVM_C} for gamma in 1.0 / SIGMAS**2]
+    return measured(GridSearchCV(SVC(), grid, cv=SVM_FOLDS), split)
 
 
 THETA, LEARNED = "SDP_theta", "SDP_theta,lambda"
-KIM, RKDA, SVM = "SDP_Kim", "RKDA_CV", "SVM_CV"
+KIM, RKDA, SVM_CV = "SDP_Kim", "RKDA_CV", "SVM_CV"
 BINARY: Columns = {
     THETA: functools.partial(fisher, lam=LAMBDA),
     LEARNED: fisher,
@@ -145,13 +145,13 @@ BINARY: Columns = {
     "SM2": functools.partial(margin, margin="l2"),
     "SM2_C": functools.partial(margin, margin="l2", C="learn"),
     RKDA: rkda_cv,
-    SVM: svm_cv,
+    SVM_CV: svm_cv,
 }
 MULTICLASS: Columns = {
     THETA: functools.partial(fisher, lam=LAMBDA, formulation="block"),
     LEARNED: functools.partial(fisher, formulation="block"),
     RKDA: rkda_cv,
-    SVM: svm_cv,
+    SVM_CV: svm_cv,
 }
 FORMS: Columns = {
     f"{THETA} exact": functools.partial(fisher, lam=LAMBDA),

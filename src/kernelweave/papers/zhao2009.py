@@ -57,18 +57,18 @@ from kernelweave.papers.reference.printed_mixture import (
 )
 from kernelweave.papers.results import Estimate, Results, all_hold
 
-KERNELS = 15
+N_GROUPS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.
 CLUSTERED = 1500
-C_GRID = (1.0, 10.0, 100.0)
+FUSION_C = (1.0, 10.0, 100.0)
 #: Percentages of training rows that each kernel lacks.
 LACKING = (0, 5, 10, 15, 20, 25)
 PRI, POS, KDA, SVM = "MPKDA-Pri", "MPKDA-Pos", "KDA_QCQP", "SVM_SILP"
 BEST, AVERAGE, PRIOR = "Max Single", "Ave Single", "Pri with a prior"
 KDA_LOO = "KDA, leave-one-out lambda"
 KDA_MEAN, SVM_MEAN = "KDA, zeros after centring", "SVM, zeros after centring"
-PRINTED = "Pos, printed weights"
-UNIFORM = "Pri, equal weights"
+PRINTED_WEIGHTS = "Pos, printed weights"
+EQUAL_WEIGHTS = "Pri, equal weights"
 MAPK = "mapk_signaling_pathway"
 #: The groups of genes, in the order of the kernels.
 PATHWAYS = (
@@ -89,7 +89,7 @@ PATHWAYS = (
     "wnt_signaling_pathway",
 )
 #: Kernels with a weight above this count as selected.
-SELECTED = 1e-3
+SELECTED_WEIGHT = 1e-3
 #: Accuracies closer than this are called similar.
 SIMILAR = 0.02
 #: The data sets of Figure 1.
@@ -162,10 +162,10 @@ def clusters() -> Microarray:
     bunch = fetch("tox", None)
     most = np.argsort(np.var(bunch.data, axis=0))[-CLUSTERED:]
     values = standard(bunch.data[:, np.sort(most)])
-    member = KMeans(KERNELS, n_init=3, random_state=0).fit_predict(values.T)
+    member = KMeans(N_GROUPS, n_init=3, random_state=0).fit_predict(values.T)
     order = np.argsort(member, kind="stable")
-    names = [f"cluster {i + 1}" for i in range(KERNELS)]
-    groups = columns_of(names, np.bincount(member, minlength=KERNELS).tolist())
+    names = [f"cluster {i + 1}" for i in range(N_GROUPS)]
+    groups = columns_of(names, np.bincount(member, minlength=N_GROUPS).tolist())
     return values[:, order], bunch.target, groups
 
 
@@ -244,7 +244,7 @@ def counts(bunch: Bunch) -> dict[str, float]:
         "instances": instances,
         "features": features,
         "classes": len(np.unique(bunch.target)),
-        "kernels": KERNELS,
+        "kernels": N_GROUPS,
     }
 
 
@@ -254,7 +254,7 @@ def measured(
     """Test accuracy, the number of kernels with a nonzero weight, and the weights."""
     accuracy = float(np.mean(model.predict(test) == split.y_test))
     shares = np.asarray(weights, dtype=float).reshape(len(split.groups), -1)  # (p, k)
-    selected = float(np.mean(np.sum(shares > SELECTED, axis=0)))
+    selected = float(np.mean(np.sum(shares > SELECTED_WEIGHT, axis=0)))
     mean = np.mean(shares, axis=1)
     return {"accuracy": accuracy, "kernels": selected, "weights": mean / mean.sum()}
 
@@ -306,7 +306,7 @@ likeliest = functools.partial(mixture, concentration=0.0)
 
 #: Eq. 41 of Ye et al. (2007): lambda is learned too.
 discriminant = functools.partial(one_sum, kind=MultipleKernelFDA, norm=1, alpha="learn")
-machine = functools.partial(one_sum, kind=MultipleKernelSVC, C=C_GRID)
+machine = functools.partial(one_sum, kind=MultipleKernelSVC, C=FUSION_C)
 
 LEARNERS: Columns = {
     PRI: likeliest,
@@ -321,17 +321,17 @@ COLUMNS: Columns = {
     KDA_LOO: functools.partial(one_sum, kind=MultipleKernelFDA, norm=1),
     PRIOR: functools.partial(mixture, concentration=0.1),
     "Pri as printed": functools.partial(mixture, kind=PrintedMixtureKDA),
-    PRINTED: functools.partial(
+    PRINTED_WEIGHTS: functools.partial(
         likeliest, kind=PrintedPosteriorKDA, projection="posterior"
     ),
-    UNIFORM: functools.partial(likeliest, weights="uniform"),
+    EQUAL_WEIGHTS: functools.partial(likeliest, weights="uniform"),
     "mean kernel": functools.partial(one_sum, kind=KernelFDA),
 }
 WITH_HOLES: Columns = {
     **LEARNERS,
     KDA_MEAN: functools.partial(discriminant, origin=False),
     SVM_MEAN: functools.partial(machine, origin=False),
-    UNIFORM: COLUMNS[UNIFORM],
+    EQUAL_WEIGHTS: COLUMNS[EQUAL_WEIGHTS],
 }
 
 #: The data sets that are run: TOX, and substitutes for the other eight.
@@ -402,8 +402,8 @@ def pri_is_best(results: Results) -> tuple[bool, str]:
 
 def pri_beats_pos(results: Results) -> tuple[bool, str]:
     """Whether prior projections beat posterior ones by two standard errors."""
-    gap, printed = against(results, PRI, POS), against(results, PRI, PRINTED)
-    found = f"{gap:+.3f} against {POS}; {printed:+.3f} against {PRINTED}"
+    gap, printed = against(results, PRI, POS), against(results, PRI, PRINTED_WEIGHTS)
+    found = f"{gap:+.3f} against {POS}; {printed:+.3f} against {PRINTED_WEIGHTS}"
     return bool(gap.mean > 2 * gap.error), found
 
 
@@ -420,7 +420,7 @@ def like_the_best_kernel(results: Results) -> tuple[bool, str]:
 
 def learning_pays(results: Results) -> tuple[bool, str]:
     """Whether learned weights beat equal ones."""
-    gap, prior = (against(results, column, UNIFORM) for column in (PRI, PRIOR))
+    gap, prior = (against(results, column, EQUAL_WEIGHTS) for column in (PRI, PRIOR))
     found = f"{gap:+.3f} against equal weights; with a Dirichlet prior {prior:+.3f}"
     return bool(gap.mean > 2 * gap.error), found
 
@@ -451,7 +451,7 @@ def mapk_is_frequent(results: Results) -> tuple[bool, str]:
 
     def frequent(column: str) -> tuple[bool, str]:
         weights = np.concatenate([results.values(r, column, "weights") for r in rows])
-        shares = 100 * np.mean(weights > SELECTED, axis=0)
+        shares = 100 * np.mean(weights > SELECTED_WEIGHT, axis=0)
         own, mean = shares[PATHWAYS.index(MAPK)], np.mean(shares)
         text = f"{column} in {own:.0f} percent of splits, the average pathway in "
         return own > mean, f"{text}{mean:.0f}"

@@ -19,7 +19,9 @@ WIDTH = 440
 #: Widest picture on a large screen, in pixels.
 WIDEST = 560
 #: Height of a row of a bar chart, and of the bar in it.
-ROW, THICK = 44, 16
+BAR_ROW, THICK = 44, 16
+#: Distance from a tick, in steps, that is rounding.
+ON_A_TICK = 1e-9
 #: Most characters of a label.
 LETTERS = 52
 #: More points than this make a page heavy and a picture no clearer.
@@ -52,7 +54,7 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
     ticks = round_ticks(min(drawn, default=0.0), max(drawn, default=0.0))
     left, right = 20, WIDTH - 64  # room for numbers
     scale = _scale(ticks[0], ticks[-1], left, right)
-    bottom = ROW * len(rows) + 6
+    bottom = BAR_ROW * len(rows) + 6
     parts = [
         f'<path class="{"zero" if t == 0 else "grid"}" d="M{scale(t):.1f} 4V{bottom}"/>'
         f'<text class="tick" x="{scale(t):.1f}" y="{bottom + 16}" '
@@ -60,7 +62,7 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
         for t in ticks
     ]
     for i, row in enumerate(rows):
-        top = 4 + ROW * i
+        top = 4 + BAR_ROW * i
         y = top + 19 + THICK / 2
         a, b = sorted((scale(0.0), scale(row.value)))
         said = number(row.value, percent)
@@ -207,7 +209,8 @@ def round_ticks(low: float, high: float) -> list[float]:
     span = high - low or 1.0
     step = 10.0 ** math.floor(math.log10(span / 3))
     step *= next(f for f in (1, 2, 5, 10) if span / (step * f) <= 5)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + ON_A_TICK)
+    last = math.ceil(high / step - ON_A_TICK)
     numbers = range(first, max(last, first + 1) + 1)
     return [float(f"{i * step:.12g}") for i in numbers]
 

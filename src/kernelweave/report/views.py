@@ -29,7 +29,7 @@ from kernelweave.report.section import (
 #: which the number of fits grows with the square of the number of views.
 MOST_ORDERED = 6
 #: A view with a p-value of at most this has more weight than a useless one would get.
-LEVEL = 0.05
+TELLING = 0.05
 
 
 def shares(case: Case) -> Section:
@@ -128,10 +128,10 @@ def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
             "predictions without any view. Do not interpret the weights."
         )
     tested = [row for row in rows if row["p"] is not None]
-    clear = [row for row in tested if row["p"] <= LEVEL]
-    if tested and n_decoys < 1 / LEVEL - 1:
+    clear = [row for row in tested if row["p"] <= TELLING]
+    if tested and n_decoys < 1 / TELLING - 1:
         found.append(
-            f"With n_decoys={n_decoys}, no p-value can be as small as {LEVEL:g}; use "
+            f"With n_decoys={n_decoys}, no p-value can be as small as {TELLING:g}; use "
             "n_decoys=19 or more."
         )
     elif tested and not clear:
@@ -139,10 +139,10 @@ def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
             "No view has clearly more weight than a shuffled copy of itself would get. "
             "Do not interpret the weights."
         )
-    elif len(tested) >= 1 / LEVEL and len(clear) <= 2 * LEVEL * len(tested):
+    elif len(tested) >= 1 / TELLING and len(clear) <= 2 * TELLING * len(tested):
         found.append(
             f"Only {len(clear)} of {len(tested)} views got more weight than a shuffled "
-            f"copy would (p ≤ {LEVEL:g}); about {LEVEL * len(tested):.0f} would by "
+            f"copy would (p ≤ {TELLING:g}); about {TELLING * len(tested):.0f} would by "
             "chance. Do not interpret the weights."
         )
     if tested and case.how["groups"] is not None:

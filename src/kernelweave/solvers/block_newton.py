@@ -21,7 +21,17 @@ from kernelweave.inner.correlation import (
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.protocols import ExpansionCriterion, Iterate, NormSet
 from kernelweave.solvers.cutting_plane import cutting_plane
-from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
+from kernelweave.solvers.newton import (
+    JUMP,
+    LEAST_OF_SPREAD,
+    in_powers,
+    newton,
+    onto_simplex,
+    safe_step,
+)
+
+#: The spread of a gradient counts as this share of its mean, if it is less.
+FLAT_SPREAD = 0.01
 
 #: Newton steps in the weights alone before switching to the joint method.
 STEPS_ALONE = 12
@@ -98,8 +108,8 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
     """Equal weights, X = I, and multipliers as large as the spread of the gradient."""
     g = np.einsum("ikk->i", at.slopes) * weights ** (1.0 - q) / (q * unit)
     nu = -float(np.mean(g))
-    spread = max(float(np.max(np.abs(g + nu))), 0.01 * abs(nu))
-    z = np.maximum(g + nu, 0.1 * spread)
+    spread = max(float(np.max(np.abs(g + nu))), FLAT_SPREAD * abs(nu))
+    z = np.maximum(g + nu, LEAST_OF_SPREAD * spread)
     matrix = at.matrix / unit
     t = dual_start(matrix)
     return _Point(weights**q, t, np.diag(t) - matrix, z, nu, np.eye(len(t)))

@@ -30,7 +30,7 @@ from kernelweave.weights.polyhedral import box_maximizer, linear_program
 BLOWN_UP = 100.0
 #: Slope of a cut at the edge of the set, relative to the value, beyond which a linear
 #: program is given the cut divided by its slope.
-STEEP = 1e12
+STEEP_CUT = 1e12
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
@@ -241,7 +241,7 @@ def master_program(
     r, m = scores.shape
     cuts = -np.column_stack([scores, np.ones(r)])
     sizes = np.max(np.abs(cuts), axis=1)
-    sizes[sizes < STEEP] = 1.0
+    sizes[sizes < STEEP_CUT] = 1.0
     with_t = Polyhedron(
         np.pad(allowed.equal, ((0, 0), (0, 1))),
         allowed.equal_to,

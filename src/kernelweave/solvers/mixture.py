@@ -17,7 +17,7 @@ from kernelweave.inner.least_distance import cone_multipliers
 from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
-LONGEST, KEPT = 256.0, 1e-2
+LONGEST, KEEPS = 256.0, 1e-2
 #: Added to the diagonal of the moments, relative to its mean: equal experts then share
 #: the weight.
 SHARING = 1e-10
@@ -165,7 +165,7 @@ class _Truncated:
         length = min(max(length, 1.0), LONGEST)
         leap = logs[0] + 2 * length * speed + length**2 * bend
         # A weight set to zero would never recover.
-        ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEPT * third))
+        ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEEPS * third))
         better, grown = self.step(ahead)
         if better <= value:
             return ahead, better, grown, 2

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import IDLE
 from kernelweave.inner.interior_point import (
     TO_BOUNDARY,
     BorderedSystem,
@@ -54,9 +55,6 @@ INWARD, LEAST_AGAIN = 1e-3, 1e-6
 NEAR = 0.03
 #: Share of the gap to which the model is minimised, and the least that is asked for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
-#: Steps to the minimum of the model, or rounds of a working set that gains no kernel,
-#: that may fail to halve the gap.
-IDLE = 3
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12
 #: Relative decrease of F below which a step need not lower it, but not raise it either.
@@ -65,6 +63,8 @@ ALREADY_CLOSE = 1e-6
 START_SHARE = 0.1
 #: Smallest weight of such a start, relative to the largest.
 LEAST_START = 1e-8
+#: Smallest multiplier of another start, relative to the spread of the gradient.
+LEAST_OF_SPREAD = 0.1
 #: Relative increase of the value that is more than rounding.
 UPHILL = 1e-8
 #: Barrier method: first and last parameter, reduction factor, and sufficient decrease.
@@ -75,9 +75,9 @@ MERIT_NOISE = 1e-13
 #: values too inaccurate for a line search cost ten evaluations and more for each.
 CRAWLING, MOST_CRAWLING = 1e-3, 5
 #: Working set: number of kernels to begin with, and the most that are added at a time.
-FIRST, MOST = 50, 100
+FIRST_KERNELS, MOST_ADDED = 50, 100
 #: A round is solved to this share of the gap due to the kernels outside.
-SHARE = 0.1
+ROUND_SHARE = 0.1
 #: No round needs a smaller gap than this.
 SMALLEST_GAP = 1e-10
 MOST_STEPS = 60
@@ -443,7 +443,7 @@ def _start_multipliers(
     nu = np.linalg.lstsq(problem.equal.T, -g, rcond=None)[0]
     z = g + problem.equal.T @ nu
     spread = float(np.max(np.abs(z))) or 1.0
-    z = np.maximum(z, 0.1 * spread)
+    z = np.maximum(z, LEAST_OF_SPREAD * spread)
     centre = float(np.mean(x[: len(z)] * z))
     return nu, np.append(z, centre / x[len(z) :])
 
@@ -568,19 +568,19 @@ def working_set(
     Iterate
         One per round, with the weights and the gradient of all kernels.
     """
-    if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST:
+    if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST_KERNELS:
         yield from newton(criterion, weight_set)
         return
     fixed = criterion.n_weights - criterion.n_kernels
     scores = criterion.scores(criterion.target)[fixed:]
-    inside = np.argsort(-scores, kind="stable")[:FIRST]
+    inside = np.argsort(-scores, kind="stable")[:FIRST_KERNELS]
     weights, gap = weight_set.start(criterion.n_weights), 1.0
     smallest, idle = np.inf, 0
     while True:
         inside = np.sort(inside)
         places = np.concatenate([np.arange(fixed), fixed + inside])
         restricted = criterion.restricted(inside)
-        tol = max(SHARE * gap, SMALLEST_GAP)
+        tol = max(ROUND_SHARE * gap, SMALLEST_GAP)
         near = weights[places] / np.sum(weights[places])
         start = (1.0 - spread) * near + spread / len(near)
         best, count = _round(restricted, weight_set, tol, start)
@@ -594,7 +594,7 @@ def working_set(
         level = float(scores @ weights)  # the score of every kernel with weight
         better = outside[scores[fixed + outside] > level]
         order = np.argsort(-scores[fixed + better], kind="stable")
-        joining = better[order[:MOST]]
+        joining = better[order[:MOST_ADDED]]
         idle = idle + 1 if len(joining) == 0 and gap > 0.5 * smallest else 0
         smallest = min(smallest, gap)
         if len(joining) == 0 and (gap <= SMALLEST_GAP or idle >= IDLE):

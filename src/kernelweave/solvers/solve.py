@@ -596,6 +596,8 @@ def _only_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
 
 #: Distance of functions from the optimum per root of the gap. It was up to 13.
 PER_ROOT_OF_GAP = 10.0
+#: How much closer functions are if a method leads to about the same point.
+CLOSER = 5.0
 
 
 def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
@@ -605,7 +607,7 @@ def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
     both precisions; others lead to any point within the gap.
     """
     apart = PER_ROOT_OF_GAP * max(gap, 0.0) ** 0.5
-    enough = NOTABLE * (5.0 if method.same_point else 1.0)
+    enough = NOTABLE * (CLOSER if method.same_point else 1.0)
     if not _is_single(criterion) or not enough < apart < np.inf:
         return ()
     return (

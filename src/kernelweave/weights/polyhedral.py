@@ -12,6 +12,8 @@ from kernelweave.protocols import Polyhedron, WeightSet
 
 #: The tightest feasibility and optimality tolerance that HiGHS accepts.
 LP_TOLERANCE = 1e-10
+#: Relative error of the factor that brings a weight to its cap.
+ROUNDED_REACH = 1e-15
 
 
 def linear_program(
@@ -295,7 +297,7 @@ class CappedSimplex(PolyhedralSet):
         # With j weights at their caps, t = (1 - their sum) / the sum of the others.
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = (1.0 - full) / left
-        j = int(np.argmax(factors <= reach[order] * (1.0 + 1e-15)))
+        j = int(np.argmax(factors <= reach[order] * (1.0 + ROUNDED_REACH)))
         return np.minimum(caps, factors[j] * weights)
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from kernelweave._array import eps, require_memory, to_numpy
-from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
+from kernelweave._tolerances import IDLE, NEXT_TO_ZERO, NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import (
@@ -22,10 +22,10 @@ VECTORS = 3
 #: number of linear programs spent on it.
 SUPPORT_TOLERANCE = 1e-10
 SUPPORT_ROUNDS = 200
-#: Stop after this many programs in a row without progress: the rest is rounding.
-IDLE = 3
 #: A sum pulled back to the boundary keeps this multiple of the mean kernel.
 KEPT_MEAN = 1e-12
+#: Cuts are relaxed by this times machine precision and the largest eigenvalue.
+ROUNDED_CUT = 8.0
 #: A weight beyond this share of the bound counts as limited by it.
 ACTIVE = 0.99
 #: Relative difference up to which traces count as equal.
@@ -159,7 +159,7 @@ class SignedSum(SumToOne):
         size = np.sqrt(np.diag(gram))
         size[size == 0.0] = 1.0
         values = np.linalg.eigvalsh(gram / size[:, None] / size[None, :])
-        return float(values[-1]) / max(float(values[0]), 1e-300)
+        return float(values[-1]) / max(float(values[0]), NEXT_TO_ZERO)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Active bounds on the weights (m,), unequal traces and collinear kernels."""
@@ -209,7 +209,7 @@ class SignedSum(SumToOne):
         products = self._whitened @ vectors
         rows = np.einsum("pri,ri->ip", products, vectors)
         length = np.sum((self._whitener @ vectors) ** 2, axis=0)
-        noise = 8.0 * eps(self.bank.like) * self._largest * length
+        noise = ROUNDED_CUT * eps(self.bank.like) * self._largest * length
         self.cuts = np.concatenate([self.cuts, rows + noise[:, None]])
         self._last = None
 

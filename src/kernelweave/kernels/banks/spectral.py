@@ -13,6 +13,7 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
+from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import symmetric
 
@@ -128,7 +129,7 @@ def feature_coefficients(gram: Array, n_components: int | None = None) -> Array:
     """
     xp, n = namespace(gram), gram.shape[0]
     values, vectors = eigh(gram)
-    floor = 100 * n * eps(values) * float(values[-1])
+    floor = EIGENVALUE_UNITS * n * eps(values) * float(values[-1])
     keep = int(xp.sum(xp.astype(values > floor, xp.int64)))
     keep = max(1, min(keep, n_components or keep))
     values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_numpy, namespace, take
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import (
     RBF,
@@ -20,6 +21,10 @@ from kernelweave.kernels.functions import (
     Polynomial,
     unit_rows,
 )
+
+#: What landmarks leave of the diagonal of a kernel, relative to its largest entry, when
+#: they reproduce it: rounding of a partial factorisation.
+EXHAUSTED = 1e-12
 
 
 class FeatureMap:
@@ -254,7 +259,7 @@ def pivoted_cholesky(
     left = kernel.diagonal(X)
     factor = np.zeros((X.shape[0], m))
     chosen: list[int] = []
-    smallest = 1e-12 * float(np.max(left))
+    smallest = EXHAUSTED * float(np.max(left))
     while len(chosen) < m and float(np.max(left)) > smallest:
         j, total = len(chosen), np.cumsum(left)
         row = int(np.searchsorted(total, rng.random() * total[-1]))
@@ -309,7 +314,7 @@ class NystroemFeatures(FeatureMap):
         if len(chosen) == 0:  # a kernel that is zero everywhere
             self.landmarks = rows[:1]
         values, vectors = np.linalg.eigh(kernel.gram(self.landmarks))
-        kept = values > 10.0 * len(values) * precision * values[-1]
+        kept = values > ROUNDING_UNITS * len(values) * precision * values[-1]
         self.projection = vectors[:, kept] / np.sqrt(values[kept])  # (m, D)
         super().__init__(kernel, max(int(np.sum(kept)), 1))
         if not np.any(kept):

@@ -176,7 +176,7 @@ def choose_map(
 #: rows of the sample: the median over their 130,816 pairs is accurate to one per cent.
 SOME_ROWS = 512
 #: With fewer held-out rows than this, the error of a map is not estimated.
-FEWEST_ROWS = 8
+FEWEST_FOR_ERROR = 8
 
 
 class FeatureRecipe:
@@ -405,7 +405,7 @@ def far_origin(rows: np.ndarray) -> np.ndarray:
 def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
     """``norm(P(K - ZZ')P) / norm(PKP)`` on those of the rows (q, d) not in the map."""
     rows = rows[~made.is_reference(rows)]
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < FEWEST_FOR_ERROR:
         return float("nan")
     gram = made.kernel.gram(rows)
     features = made.transform(rows)

@@ -25,7 +25,7 @@ from kernelweave.kernels.maps.kernel_map import FittedMap, warn_constant
 from kernelweave.kernels.spec import remarks_of
 
 #: Number of feature entries per chunk of new rows.
-CHUNK_ENTRIES = 2**23
+FEATURE_ENTRIES = 2**23
 
 
 class FeatureKernelMap(FittedMap):
@@ -75,7 +75,7 @@ class FeatureKernelMap(FittedMap):
         offset = from_numpy(mean @ to_numpy(coef).astype(np.float64), here)  # (k,)
         pieces = [
             self._project([block[part, :] for block in rows], wanted, here) - offset
-            for part in row_chunks(rows[0].shape[0], len(mean), CHUNK_ENTRIES)
+            for part in row_chunks(rows[0].shape[0], len(mean), FEATURE_ENTRIES)
         ]
         return at_home(namespace(here).concat(pieces, axis=0), coef)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,14 @@ from kernelweave.solvers.solve import (
 )
 from kernelweave.weights import Simplex
 
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.mixture_kda import MixtureKDA
+
 #: Rounds that alternate between noise and weights; each increases the likelihood.
-MAX_ROUNDS = 100
+MAX_NOISE_ROUNDS = 100
+#: Gain in log likelihood, per unit of row weight, for which a noise level is changed:
+#: levels that are tied would be exchanged for ever.
+GAIN_OF_LEVEL = 1e-9
 
 #: Weights of the experts of one or all classes.
 Outcome = Solution | LocalSolution
@@ -94,7 +100,7 @@ class Mixture:
 
 
 def learn_weights(
-    model: Any,
+    model: MixtureKDA,
     panel: ExpertPanel,
     experts: dict[int, Expert],
     callback: Callback,
@@ -131,7 +137,7 @@ def learn_weights(
 class _Group:
     """The problem of a group of classes that share weights."""
 
-    model: Any
+    model: MixtureKDA
     panel: ExpertPanel
     experts: dict[int, Expert]
     members: np.ndarray  # the experts that may predict all these classes
@@ -147,7 +153,7 @@ class _Group:
     def likely(self) -> Outcome:
         """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
-        for _ in range(MAX_ROUNDS if self.model.noise == "em" else 0):
+        for _ in range(MAX_NOISE_ROUNDS if self.model.noise == "em" else 0):
             if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)
@@ -212,7 +218,8 @@ class _Group:
         table: Array = host
         if host.size >= model._large_table:
             table = in_double(host, self.panel.maps.like)
-        settings, offset = {"tol": model.tol, "callback": self.callback}, 0.0
+        settings: dict[str, Any] = {"tol": model.tol, "callback": self.callback}
+        offset = 0.0
         found: Outcome
         if np.all(self.seen):
             settings |= {"method": model.solver, "max_iter": model.max_iter}
@@ -250,7 +257,8 @@ class _Group:
             best = np.argmax(score, axis=0)
             gain = score[best, columns] - score[level, columns]
             better = np.zeros(len(best), dtype=bool)
-            better[self.classes] = gain[self.classes] > 1e-9 * panel.design.total
+            enough = GAIN_OF_LEVEL * panel.design.total
+            better[self.classes] = gain[self.classes] > enough
             if np.any(better):
                 panel.settle(e, expert.moved(np.where(better, best, level)))
                 moved = True

@@ -212,7 +212,9 @@ class Progress:
         is then left out: further iterations, norms, products of views and folds.
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
+    def __init__(
+        self, estimator: KernelModel, X: Any, y: Any, sample_weight: Any
+    ) -> None:
         self.estimator = estimator
         self.context = estimator._init_callback_context(max_subtasks=None)
         self.given = {} if in_portions(X, y) else {"X": X, "y": y}
@@ -260,7 +262,7 @@ class Progress:
         return self.stopped
 
 
-def check_learner_parameters(model: Any, **own: Rule) -> None:
+def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
     if model.scoring is not None:
@@ -281,7 +283,7 @@ def check_learner_parameters(model: Any, **own: Rule) -> None:
             )
 
 
-def why_features(model: Any, X: Any, y: Any = None) -> str | None:
+def why_features(model: KernelModel, X: Any, y: Any = None) -> str | None:
     """Why explicit features are used for X; None if kernels are used."""
     if in_portions(X, y):
         if is_precomputed(model.views):
@@ -307,7 +309,7 @@ def why_features(model: Any, X: Any, y: Any = None) -> str | None:
 
 
 def read_training(
-    model: Any,
+    model: KernelModel,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -335,7 +337,9 @@ def read_training(
     return read_features(model, why, X, y, sample_weight, groups, products)
 
 
-def _report_kernels(model: Any, rows: RowMap, bank: KernelBank) -> FeatureReport:
+def _report_kernels(
+    model: KernelModel, rows: RowMap, bank: KernelBank
+) -> FeatureReport:
     """How the kernels between all rows are held, and why."""
     every = f"kernels between all {bank.n_samples:,} rows"
     if bank.held_as == "kernels":
@@ -349,7 +353,12 @@ def _report_kernels(model: Any, rows: RowMap, bank: KernelBank) -> FeatureReport
 
 
 def train(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
+    model: KernelModel,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    progress: Progress,
 ) -> Fitted:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
     given = X, y, sample_weight, groups, progress
@@ -394,7 +403,7 @@ def learn_rows(
 
 
 def learn_classes(
-    model: Any,
+    model: KernelDiscriminant,
     rows: KernelRows,
     options: LearnerOptions,
     fit: Callable[..., Fitted],
@@ -422,7 +431,7 @@ ROUNDED = 10.0
 ROWS_PER_VIEW = 5
 
 
-def caution_about_shares(model: Any) -> str | None:
+def caution_about_shares(model: KernelModel) -> str | None:
     """Why the shares of a fitted model should not be interpreted, if they should not.
 
     Equal weights are not learned from the data, and need no warning.
@@ -469,7 +478,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     # Parameters, with the values that hold for estimators without them.
     views: Any
-    psd: str
+    psd: Psd
     alpha: Any = None
     C: Any = None
     objective: str | None = None
@@ -483,8 +492,10 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     class_weight: Any = None
     centre: bool = True
     scale: str | None = "trace"
-    missing: str = "error"
+    missing: Missing = "error"
     features: str = "auto"
+    n_features: int  # read only where features may be explicit, as the next one
+    random_state: Any
     device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
@@ -970,6 +981,7 @@ class KernelDiscriminant(
 ):
     """Classifier and transformer on a weighted sum of kernels."""
 
+    priors: Any
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def _log_joint(self, X: Any, method: str) -> Array:

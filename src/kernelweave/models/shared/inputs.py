@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -35,6 +35,7 @@ from kernelweave.kernels.encoding import warn_unseen
 from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
+    WORK_MATRICES,
     FeatureSource,
     KernelMap,
     PrecomputedSource,
@@ -72,6 +73,9 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,16 @@ def whole(lowest: int, optional: bool = False) -> Rule:
 
 
 #: The largest float64; Python's integers may be larger.
-MOST = float(np.finfo(np.float64).max)
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
+#: Share of enumerated classes that a fold may have lost before the first one left.
+LOST_CLASSES = 0.05
+#: Given priors may differ from 1 by this in their sum: they are often rounded.
+SUM_OF_PRIORS = 1e-6
+#: Matrices for a factorisation in place: the matrix itself, and the blocks it takes.
+IN_PLACE = 1.25
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
@@ -156,7 +166,7 @@ COMMON = {
 }
 
 
-def check_parameters(estimator: Any, **own: Rule) -> None:
+def check_parameters(estimator: KernelModel, **own: Rule) -> None:
     """Refuse the first parameter whose value breaks its own or the common rule."""
     for name, rule in {**COMMON, **own}.items():
         if hasattr(estimator, name) and not rule.allows(getattr(estimator, name)):
@@ -166,7 +176,7 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
             )
 
 
-def refuse_unscaled(model: Any, name: str, value: str | bool, why: str) -> None:
+def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) -> None:
     """Refuse a value of a parameter that needs kernels scaled to the same trace."""
     if getattr(model, name) == value and model.scale is None:
         raise ValueError(
@@ -215,7 +225,7 @@ def refuse_name(X: Any, y: Any, owner: str) -> None:
         )
 
 
-def refuse_own_target(model: Any, X: Any, y: Any) -> None:
+def refuse_own_target(model: KernelModel, X: Any, y: Any) -> None:
     """Refuse a view of a table that holds the column of y itself, by name and values.
 
     Parameters
@@ -402,7 +412,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
     if classes.dtype.kind not in "iuf" or k < MANY_VALUES or n >= ROWS_PER_CLASS * k:
         return
     low, high = float(classes[0]), float(classes[-1])
-    enumerated = 0 <= low <= max(1.0, 0.05 * k) and high - low < 2 * k
+    enumerated = 0 <= low <= max(1.0, LOST_CLASSES * k) and high - low < 2 * k
     if k <= round(0.5 * n) and not enumerated:
         warnings.warn(
             f"{owner}: y holds {k} different whole numbers, from {low:g} to {high:g}, "
@@ -484,7 +494,7 @@ def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
     try:
         return np.asarray(y, dtype=np.float64)
     except OverflowError as error:
-        sizes = [abs(value) > MOST for value in y.reshape(-1)]
+        sizes = [abs(value) > LARGEST_FLOAT for value in y.reshape(-1)]
         row = sizes.index(True) // max(1, y.size // len(y))
         raise ValueError(
             f"{owner}: y holds an integer beyond the range of float64 in row {row}. "
@@ -500,13 +510,13 @@ def require_rows(outputs: np.ndarray, owner: str) -> None:
         )
 
 
-def check_targets(model: Any, X: Any, y: Any) -> np.ndarray:
+def check_targets(model: KernelModel, X: Any, y: Any) -> np.ndarray:
     """Labels (n,) for a classifier, outputs (n, n_outputs) for a regressor."""
     check = check_labels if is_classifier(model) else check_outputs
     return check(X, y, type(model).__name__)
 
 
-def require_enough(model: Any, targets: np.ndarray) -> None:
+def require_enough(model: KernelModel, targets: np.ndarray) -> None:
     """Refuse targets from which nothing can be learned."""
     check = encode_labels if is_classifier(model) else require_rows
     check(targets, type(model).__name__)
@@ -716,7 +726,7 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
-    if not np.max(weights) <= MOST / len(weights):
+    if not np.max(weights) <= LARGEST_FLOAT / len(weights):
         raise ValueError(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"
@@ -805,7 +815,7 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     if given.shape != classes.shape:
         raise ValueError(f"priors needs {needed}; got shape {given.shape}")
     _refuse_other_order(priors, classes, "priors")
-    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
+    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < SUM_OF_PRIORS):
         raise ValueError(
             f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
             f"{np.sum(given):.6g}"
@@ -826,12 +836,12 @@ def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
         )
 
 
-def wants_products(model: Any) -> bool:
+def wants_products(model: KernelModel) -> bool:
     """Whether the model has a kernel between views in any case."""
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
+def read_views(model: KernelModel, X: Any, products: bool | None = None) -> ReadViews:
     """Validate X on behalf of ``model``, and find out which rows lack a view.
 
     Unless it is given, the model says whether there are ``products`` of views.
@@ -861,7 +871,7 @@ def read_views(model: Any, X: Any, products: bool | None = None) -> ReadViews:
     return read
 
 
-def _check_observed(model: Any, read: ReadViews) -> None:
+def _check_observed(model: KernelModel, read: ReadViews) -> None:
     """Refuse views that no row has, and rows without any view."""
     if model.missing != "error":
         data, names, views, _ = read
@@ -944,7 +954,7 @@ def device_array(like: Array, device: str | None) -> Array:
     )
 
 
-def on_device(model: Any, read: ReadViews) -> tuple[ReadViews, Array]:
+def on_device(model: KernelModel, read: ReadViews) -> tuple[ReadViews, Array]:
     """The rows where ``model`` computes its kernels, and no rows where X is."""
     blocks = read.data.blocks
     first = host_like(blocks[0]) if read.views else blocks
@@ -996,7 +1006,7 @@ def _moved(block: Any, like: Array) -> Any:
 
 
 def map_rows(
-    model: Any,
+    model: KernelModel,
     read: ReadViews,
     targets: np.ndarray,
     row_weights: np.ndarray | None,
@@ -1044,7 +1054,7 @@ def map_rows(
             "missing='error' with rows that have every view"
         )
     given = row_weights, model._least_squares
-    if lacking:
+    if model.missing != "error":
         options = model.psd, model.missing, bool(model.signed)
         kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
     else:
@@ -1058,7 +1068,7 @@ def map_rows(
     return RowMap(kernel_map, like, source.views, positions)
 
 
-def _learns_once(model: Any) -> bool:
+def _learns_once(model: KernelModel) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
     usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
     return usual and model.scatter == "total" and model.formulation == "exact"
@@ -1069,17 +1079,18 @@ def as_given(targets: np.ndarray) -> np.ndarray:
     return targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0]
 
 
-def _work_matrices(model: Any) -> float:
+def _work_matrices(model: KernelModel) -> float:
     """The n x n arrays that a fit needs in addition to kernels made on the fly.
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
     given = model.alpha, model.objective
-    return 1.25 if model.alpha is not None and "loo" not in given else 4.0
+    in_place = model.alpha is not None and "loo" not in given
+    return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
 def _rows_that_count(
-    model: Any, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
+    model: KernelModel, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Rows of positive weight (None: all), and their weights and codes of groups."""
     owner = type(model).__name__
@@ -1120,7 +1131,7 @@ def _refuse_dominance(
 
 
 def read_row_design(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
     """The rows that count, their targets, weights (n,) and codes of groups (n,).
 
@@ -1134,7 +1145,7 @@ def read_row_design(
 
 
 def read_weighted_views(
-    model: Any,
+    model: KernelModel,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -1151,14 +1162,16 @@ def read_weighted_views(
     return read, targets, RowDesign(len(targets), weights, codes)
 
 
-def read_weighted_rows(model: Any, *given: Any) -> tuple[RowMap, np.ndarray, RowDesign]:
+def read_weighted_rows(
+    model: KernelModel, *given: Any
+) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, *given)
     return map_rows(model, read, targets, design.weights), targets, design
 
 
 def read_labelled_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any
+    model: KernelModel, X: Any, y: Any, sample_weight: Any
 ) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
     """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
     rows, labels, design = read_weighted_rows(model, X, y, sample_weight)
@@ -1206,7 +1219,7 @@ def _check_products(block: Columns) -> None:
 
 
 def split_blocks(
-    model: Any,
+    model: KernelModel,
     X: Any,
     views: list[View],
     positions: list[list[int]],
@@ -1254,7 +1267,7 @@ def split_blocks(
     return ObservedViews(blocks, observed)
 
 
-def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
+def _check_columns(model: KernelModel, view: View, block: Columns) -> np.ndarray:
     """Which rows (n,) have a view that is read as it is.
 
     What kernels on numbers read must be numbers; a transformer reads anything.

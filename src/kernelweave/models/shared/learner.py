@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.metrics import get_scorer_names
@@ -67,6 +67,9 @@ from kernelweave.solvers.solve import (
 )
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
+
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
 #: Said of a fit that was not completed.
@@ -103,7 +106,7 @@ class LearnerOptions:
     sampled: dict[float, Choice] | None = None
 
     @classmethod
-    def of(cls, model: Any, progress: Any) -> LearnerOptions:
+    def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
         found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
         given = {name: value for name, value in found.items() if value is not None}
@@ -563,7 +566,7 @@ def _start(
         return carried
     # What has no weight there may need it here, and grows slowly from nothing.
     even = weight_set.start(n_weights) if carried is None else carried
-    return weight_set.scale((1.0 - SPREAD) * known + SPREAD * even)
+    return weight_set.scale((1.0 - FOLD_SPREAD) * known + FOLD_SPREAD * even)
 
 
 def _direct_loo(options: LearnerOptions, bank: Bank, target: Array) -> Choice:
@@ -672,7 +675,7 @@ TEMPERATURES = (1.0, 50.0)
 #: Relative gap of the weights of a fold.
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
-SPREAD = 0.1
+FOLD_SPREAD = 0.1
 #: Remark on a model whose folds do not fit into memory, or were stopped.
 NO_SCORE = "there is no cv_score_: {}"
 

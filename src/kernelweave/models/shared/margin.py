@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,10 @@ from kernelweave.solvers.solve import (
     solve,
 )
 from kernelweave.weights import SignedSum, Simplex, WeightSet
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.multiple_kernel_svc import MultipleKernelSVC
+    from kernelweave.models.transductive_kernel_svc import TransductiveKernelSVC
 
 #: The solvers of margin problems.
 MarginSolver = Literal[
@@ -83,7 +87,7 @@ class MarginOptions:
     scale: str | None
 
     @classmethod
-    def of(cls, model: Any) -> MarginOptions:
+    def of(cls, model: MultipleKernelSVC | TransductiveKernelSVC) -> MarginOptions:
         """The parameters of a model, with "cv" or numbers in place of "auto".
 
         At C = 1, a class with few rows whose weights are large is memorised.
@@ -324,7 +328,9 @@ class _Folds:
         return (np.argmax(values, axis=1) == self.codes).astype(float)
 
 
-def check_margin_parameters(model: Any, **own: Rule) -> None:
+def check_margin_parameters(
+    model: MultipleKernelSVC | TransductiveKernelSVC, **own: Rule
+) -> None:
     """Refuse invalid parameter values and combinations."""
     rules: dict[str, Rule] = {
         "margin": one_of("l1", "l2", "hard"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import softmax
@@ -15,6 +15,9 @@ from sklearn.metrics import get_scorer, make_scorer
 from kernelweave._array import Array, to_numpy
 from kernelweave.fits.gaussians import HeldOutClasses
 from kernelweave.fits.ridge import KernelFit, RowDesign
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 
 class PredictedClasses(ClassifierMixin, BaseEstimator):
@@ -206,7 +209,7 @@ def _with_labels(scorer: Any, classes: np.ndarray) -> Any:
     )
 
 
-def check_scoring(model: Any) -> None:
+def check_scoring(model: KernelModel) -> None:
     """Refuse a measure of classes for a regression, and the reverse."""
     function = getattr(get_scorer(model.scoring), "_score_func", None)
     package, _, module = str(getattr(function, "__module__", "")).rpartition(".")

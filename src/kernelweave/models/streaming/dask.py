@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from kernelweave.kernels.moments import (
 from kernelweave.models.streaming.intake import NO_ROWS, Intake
 from kernelweave.views.columns import prefixed
 from kernelweave.views.streams import concatenate_rows
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
@@ -111,7 +114,12 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
 
-def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Moments:
+def dask_moments(
+    recipe: ChunkRecipe,
+    intake: Intake,
+    data: NumberedRows,
+    most_blocks: int = MOST_BLOCKS,
+) -> Moments:
     """Moments of all rows, summed in an order fixed by their numbers.
 
     Rows are cut into the chunks of :class:`RowAccumulator`, and these are summed in the
@@ -125,7 +133,7 @@ def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Mom
     shared = dask.delayed((recipe, intake))
     step = dask.delayed(_add_rows)
     chunks, chunk_rows = GROUP, intake.chunk_rows(intake.like)
-    while -(-data.n_rows // (chunks * chunk_rows)) > MOST_BLOCKS:
+    while -(-data.n_rows // (chunks * chunk_rows)) > most_blocks:
         chunks *= 2
     size, sums = chunks * chunk_rows, []
     for number, start in enumerate(range(0, data.n_rows, size)):
@@ -178,7 +186,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
     return X, y.rechunk((X.chunks[0], *y.chunks[1:]))
 
 
-def predict_lazily(model: Any, method: str, X: Any) -> Any:
+def predict_lazily(model: KernelModel, method: str, X: Any) -> Any:
     """A Dask array of the results of a method on each partition of X."""
     import dask
     import dask.array as da
@@ -198,7 +206,7 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
     return da.concatenate(parts, axis=0)
 
 
-def _one_row(X: Any, model: Any) -> Any:
+def _one_row(X: Any, model: KernelModel) -> Any:
     """A row of ones with the columns of X, to see what a method returns.
 
     Columns that the model has never seen are left out, since some cannot hold a one.
@@ -213,7 +221,7 @@ def _one_row(X: Any, model: Any) -> Any:
     return frame.astype({name: X.dtypes[name] for name in names})
 
 
-def _call(model: Any, method: str, rows: Any) -> Any:
+def _call(model: KernelModel, method: str, rows: Any) -> Any:
     return np.asarray(getattr(model, method)(rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from kernelweave.views.columns import (
 )
 from kernelweave.views.streams import open_stream, sampled, select_rows
 
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
+
 #: Values that explicit features support; others need n x n kernels.
 NEEDED = {
     "objective": "fisher",
@@ -43,13 +46,13 @@ NEEDED = {
 CONES = ("qcqp", "sdp")
 
 
-def refused(model: Any) -> dict[str, Any]:
+def refused(model: KernelModel) -> dict[str, Any]:
     """The parameters that rule out explicit features, with their values."""
     found = {name: getattr(model, name) for name in NEEDED}
     return {name: value for name, value in found.items() if value != NEEDED[name]}
 
 
-def check_features(model: Any, why: str) -> None:
+def check_features(model: KernelModel, why: str) -> None:
     """Refuse what rules out explicit features, which are needed because ``why``."""
     for name, value in refused(model).items():
         raise ValueError(
@@ -68,7 +71,7 @@ def check_features(model: Any, why: str) -> None:
         )
 
 
-def may_fall_back(model: Any) -> bool:
+def may_fall_back(model: KernelModel) -> bool:
     """Whether features may replace kernels: no parameter demands kernels."""
     free = model.features == "auto" and not is_precomputed(model.views)
     return free and not refused(model) and model.solver not in CONES
@@ -83,18 +86,20 @@ def _no_groups(why: str) -> ValueError:
 
 
 def read_features(
-    model: Any,
+    model: KernelModel,
     why: str,
     X: Any,
     y: Any,
     sample_weight: Any,
     groups: Any,
     products: bool | None,
+    **sizes: int,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
     The estimator ``model``, which is not changed, determines how rows are read, and
     whether there are ``products`` of kernels of different views, unless that is given.
+    ``sizes`` of sample and chunks are those of :class:`Intake`.
     """
     whole, design = not in_portions(X, y), None
     if sample_weight is not None and not whole:
@@ -106,7 +111,7 @@ def read_features(
     if groups is not None and not whole:
         raise _no_groups("rows come in portions")
     check_features(model, why)
-    intake = Intake(model, why, products)
+    intake = Intake(model, why, products, **sizes)
     if is_dask(X):
         return _read_dask(intake, X, y)
     if whole:
@@ -178,7 +183,12 @@ class Portions:
 
 
 def next_portions(
-    model: Any, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any = None
+    model: KernelModel,
+    X: Any,
+    y: Any,
+    classes: Any,
+    solve: bool,
+    sample_weight: Any = None,
 ) -> tuple[Portions, SummedRows | None]:
     """The rows of all calls including X, and their moments if it is time to solve."""
     portions = model._portions
@@ -207,7 +217,7 @@ def next_portions(
 
 
 def _added(
-    model: Any,
+    model: KernelModel,
     before: Portions | None,
     X: Any,
     y: Any,

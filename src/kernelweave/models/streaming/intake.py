@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -28,8 +28,8 @@ from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
+    MOMENT_MATRICES,
     TARGET_COLUMNS,
-    WORK_MATRICES,
     ChunkRecipe,
 )
 from kernelweave.kernels.spec import (
@@ -62,6 +62,9 @@ from kernelweave.views.columns import (
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelModel
+
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
@@ -93,6 +96,10 @@ class Intake:
         Why explicit features are used.
     products : bool, default=None
         Whether to add products of views; None if ``model`` says.
+    least_sample : int, default=SAMPLE_ROWS
+        Rows that fix the features, unless there are very many features.
+    chunk_size : int, default=None
+        Rows whose features are computed at a time; None for ``CHUNK_ROWS``.
 
     Attributes
     ----------
@@ -119,9 +126,18 @@ class Intake:
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
+    least_sample, chunk_size = SAMPLE_ROWS, None
 
-    def __init__(self, model: Any, why: str, products: bool | None = None) -> None:
+    def __init__(
+        self,
+        model: KernelModel,
+        why: str,
+        products: bool | None = None,
+        least_sample: int = SAMPLE_ROWS,
+        chunk_size: int | None = None,
+    ) -> None:
         self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
+        self.least_sample, self.chunk_size = least_sample, chunk_size
         self.products = wants_products(model) if products is None else products
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
@@ -140,12 +156,12 @@ class Intake:
     @property
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.estimator.n_features))
+        return max(self.least_sample, SAMPLE_FACTOR * int(self.estimator.n_features))
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
         away = is_on_gpu(like) or self.estimator.device is not None
-        return CHUNK_ROWS["gpu" if away else "cpu"]
+        return self.chunk_size or CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(
         self, portions: Iterable[Any], design: RowDesign | None = None
@@ -326,7 +342,7 @@ def make_recipe(
     tall = min(n_rows or size, intake.chunk_rows(like))
     narrow = min(n_rows or size, size)
     require_memory(
-        8 * (intake.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        8 * (intake.n_folds * MOMENT_MATRICES * narrow * size + tall * size),
         f"second moments of {features.n_features} features",
         "use a smaller n_features or fewer kernels",
         like=like,

@@ -19,6 +19,7 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
+from kernelweave._tolerances import NEXT_TO_ZERO
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import (
@@ -292,7 +293,7 @@ def _gaussians(
     held_out -= _sway(probe.weights, 1.0 + lost[:, 0], own, problem.total)
     held_out *= undone_shrinkage(problem.n_rows)
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
-    seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
+    seen = np.maximum(np.sum(share, axis=0), NEXT_TO_ZERO)[:, None]
     means += share.T @ (held_out - about) / seen
     precision = problem.precision * max(widen, float(np.mean(wider)))
     classes = HeldOutClasses(

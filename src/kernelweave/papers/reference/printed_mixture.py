@@ -20,7 +20,7 @@ from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.solvers.solve import LocalSolution
 
 #: Default number of steps; the paper does not give one.
-STEPS = 100
+EM_STEPS = 100
 
 Paths = dict[int, PredictivePath]
 
@@ -71,7 +71,7 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         noise: float = 1.0,
         missing: Literal["error", "available", "zero"] = "error",
         tol: float = 1e-6,
-        max_iter: int = STEPS,
+        max_iter: int = EM_STEPS,
         psd: Literal["error", "clip", "trust"] = "error",
         verbose: int = 0,
     ) -> None:
@@ -183,7 +183,7 @@ def _one_class(
     target = panel.target[:, c]
     mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))
-    change, value, limit = np.inf, np.nan, model.max_iter or STEPS
+    change, value, limit = np.inf, np.nan, model.max_iter or EM_STEPS
     step = 0
     while step < limit and change > model.tol:
         step += 1

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kernelweave._array import (
+    DOUBLE_EPS,
     Array,
     add_to_diagonal,
     as_float,
@@ -29,6 +30,12 @@ from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Bounds of log theta: a weight is zero at the lower, alpha < 1e-6 at the upper one.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
+#: The largest theta, in units of machine precision times n p: rounding of the kernels
+#: must stay far below the identity.
+ROUNDED_IDENTITY = 0.01
+#: The search goes on to this share of what a local minimum may leave, and in float32 it
+#: may leave so many times more.
+SEARCHED, LEFT_IN_SINGLE = 0.01, 10
 #: An error below this share of the target's mean square is practically zero.
 ZERO_ERROR = 1e-2
 #: Relative decrease of the error in float32 that is not worth a step: a sum of many
@@ -141,10 +148,10 @@ def learn(
     """
     objective, trace = LeaveOneOut(bank, target), Trace(callback)
     precision = eps(bank.like)
-    highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
+    highest = np.log(ROUNDED_IDENTITY / (precision * bank.n_samples * bank.n_kernels))
     bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
-    single = precision > 1e-10
-    tol = 10 * LOCAL_MINIMUM if single else LOCAL_MINIMUM
+    single = precision > DOUBLE_EPS
+    tol = LEFT_IN_SINGLE * LOCAL_MINIMUM if single else LOCAL_MINIMUM
     flat = FLAT if single else precision
     first = np.clip(np.log(_uniform_start(bank, target)), *bounds)
     unit = objective.value_and_gradient(first)[0] or 1.0
@@ -160,7 +167,7 @@ def learn(
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
         callback=trace.follow(unit),
-        options={"maxiter": max_iter, "gtol": 0.01 * LOCAL_MINIMUM, "ftol": flat},
+        options={"maxiter": max_iter, "gtol": SEARCHED * LOCAL_MINIMUM, "ftol": flat},
     )
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
     size = max(unit * found.fun, ZERO_ERROR * mean_square)
@@ -170,7 +177,7 @@ def learn(
     status = _reason(trace.stopped, converged, found.nit >= max_iter, max_iter)
     if single and np.any(found.x >= bounds[1]):
         status += "; float32 allows no smaller alpha, so float64 may lead elsewhere"
-    elif single and stationarity > 0.01 * LOCAL_MINIMUM:
+    elif single and stationarity > SEARCHED * LOCAL_MINIMUM:
         status += "; rounding in float32 ends the search here"
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     return LooSolution(

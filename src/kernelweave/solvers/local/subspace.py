@@ -59,6 +59,9 @@ MAX_ITER = 100
 ZERO = 1e-9
 #: Relative decrease below which a step of the descent is not worth taking.
 LEAST_DECREASE = 1e-9
+#: Slopes at which an ascent ends, as a share of what the tolerance of the whole allows
+#: each entry.
+SLOPE_SHARE = 1e-2
 #: Relative changes of the value at which the searches of SciPy end: in the weights, to
 #: far less than a local minimum needs; in subspaces, only where nothing changes at all.
 FLAT_IN_WEIGHTS, FLAT_IN_SUBSPACES = 1e-10, 1e-15
@@ -542,7 +545,7 @@ def align_subspace(
     first, _ = problem.evaluate(u)
     value, size, n_iter, trace = first, np.inf, 0, Trace(callback)
     while size > tol and n_iter < max_iter:
-        slope_tol = 1e-2 * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
+        slope_tol = SLOPE_SHARE * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
         found = _ascend(problem, u, max_iter - n_iter, slope_tol, trace)
         n_iter += max(int(found.nit), 1)
         u = problem.centred(from_numpy(found.x.reshape(u.shape), u))
