@@ -146,7 +146,8 @@ def evaluate(
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
-    design = RowDesign(n, weights, read_groups(groups, n, "evaluate"))
+    codes = read_groups(groups, n, "evaluate", "holds out groups")
+    design = RowDesign(n, weights, codes)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
     outputs = None if classify else _standard_outputs(targets, weights)
