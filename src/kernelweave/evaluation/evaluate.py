@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +19,7 @@ from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
     observed_views,
+    taken_by,
     targets_of,
     views_of,
 )
@@ -240,14 +240,6 @@ def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
         return []
     constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
     return [f"Constant outputs are excluded from the score: {constant}."]
-
-
-def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arguments per row that ``fit`` of a method takes; all, if it takes any."""
-    known = inspect.signature(method.fit).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    given = {name: v for name, v in of_rows.items() if v is not None}
-    return {name: v for name, v in given.items() if takes_all or name in known}
 
 
 @dataclass(frozen=True)

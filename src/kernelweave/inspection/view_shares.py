@@ -324,7 +324,12 @@ class ViewSharesDisplay(Drawn):
         pvalues = None
         if n_decoys is not None:
             pvalues = view_pvalues(
-                estimator, X, y, n_decoys=n_decoys, random_state=random_state
+                estimator,
+                X,
+                y,
+                groups=groups,
+                n_decoys=n_decoys,
+                random_state=random_state,
             )
         title = f"Shares of the views, {100 * confidence:g} % intervals over halves"
         title = with_caution(title, fitted_model(estimator))
