@@ -52,11 +52,11 @@ def view_ablation(
 
     **Standard errors** are those of the mean over the folds. They have one degree of
     freedom fewer than there are folds: with five folds, intervals of two standard
-    errors should cover 88 %, and of 2.8 standard errors 95 %. Measured with three views and 60 rows (no, one or two
-    informative views, a rare class, regression; 600 cases), the rise without a view
-    that the same models have on new rows was within two in 88 % of the cases and within
-    2.8 in 93 %, and useless views seemed useful in 4 and 2 %. Standard errors are 0 if
-    all folds agree, which proves nothing.
+    errors should cover 88 %, and of 2.8 standard errors 95 %. Measured with three views
+    and 60 rows (no, one or two informative views, a rare class, regression; 600 cases),
+    the rise without a view that the same models have on new rows was within two in 88 %
+    of the cases and within 2.8 in 93 %, and useless views seemed useful in 4 and 2 %.
+    Standard errors are 0 if all folds agree, which proves nothing.
 
     **Groups.** A model that has seen a patient predicts other rows of the same patient
     well, whatever the view. With ``groups``, they are held out together, and passed to

@@ -157,10 +157,8 @@ def _blocks(problem: WeightProblem, groups: Any) -> list[np.ndarray]:
         for size in sorted(set(sizes))
     ]
     of_groups = float(np.sum([gammaln(len(block) + 1.0) for block in blocks]))
-    varied = [
-        len(rows) for rows in members if np.any(targets[rows] != targets[rows[0]])
-    ]
-    of_rows = float(np.sum(gammaln(np.add(varied, 1.0))))
+    vary = [bool(np.any(targets[rows] != targets[rows[0]])) for rows in members]
+    of_rows = float(np.sum(gammaln(np.add(sizes, 1.0))[vary]))
     if codes is not None and of_groups + of_rows < np.log(FEWEST_ORDERS):
         raise ValueError(
             "view_pvalues lets groups of the same size change places, and there are "
