@@ -133,7 +133,7 @@ class Trials:
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify, targets = self.classes is not None, self.y
-        if classify:
+        if self.classes is not None:
             targets = np.searchsorted(self.classes, self.y)
         if isinstance(cv, int | np.integer):
             require_count(2, cv=cv)
@@ -161,9 +161,9 @@ class Trials:
             known = np.isin(units[train], units[test])
             if np.any(known & tested[train]):
                 raise ValueError(
-                    f"view_ablation: fold {number} of cv holds out only some rows of a "
-                    "group. Pass a cv that keeps groups together, such as "
-                    "GroupKFold(), or a number of folds"
+                    f"view_ablation: fold {number} of cv, counted from 0, holds out "
+                    "only some rows of a group. Pass a cv that keeps groups together, "
+                    "such as GroupKFold(), or a number of folds"
                 )
             found.append((train[~known], test))
         return found
