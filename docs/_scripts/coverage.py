@@ -1,6 +1,6 @@
 """How often standard errors and intervals contain the truth, for the user guide.
 
-python docs/_scripts/coverage.py [scores] [rises] [columns] [shares]
+python docs/_scripts/coverage.py [scores] [rises] [columns] [shares] [verdicts]
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import sys
 import numpy as np
 from scipy.stats import t as student
 from sklearn.metrics import balanced_accuracy_score, log_loss
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.evaluation import evaluate
-from kernelweave.inspection import feature_importance, view_ablation, weight_intervals
+from kernelweave.inspection import (
+    feature_importance,
+    view_ablation,
+    view_pvalues,
+    weight_intervals,
+)
 
 VIEWS = [(name, "linear", slice(3 * i, 3 * i + 3)) for i, name in enumerate("abc")]
 NEW, REFITS = 2000, 20
@@ -74,16 +79,19 @@ def rises(kind, n=60, draws=40):
     apart, useless = [], []
     for seed in range(draws):
         X, y, groups = draw(kind, n, seed)
-        Z, new, _ = draw(kind, NEW, 10_000 + seed)
+        Z, new, others = draw(kind, NEW, 10_000 + seed)
         model = model_of(kind).fit(X, y)
         splitter = KFold if "numbers" in kind else StratifiedKFold
-        splitter = splitter if groups is None else GroupKFold
+        splitter = splitter if groups is None else StratifiedGroupKFold
         splits = splitter(5, shuffle=True, random_state=seed).split(X, y, groups)
         folds = [(train, test) for train, test in splits]
         on_new = [(train, np.arange(n, n + NEW)) for train, _ in folds]
         both = np.vstack([X, Z]), np.concatenate([y, new])
-        found = view_ablation(model, X, y, cv=folds).views
-        for own, true in zip(found, rises_on(model, both, on_new), strict=True):
+        if groups is not None:
+            others = np.concatenate([groups, others + n])
+        found = rises_on(model, (X, y), folds, groups)
+        on_new = rises_on(model, both, on_new, others)
+        for own, true in zip(found, [row["loss_rise"] for row in on_new], strict=True):
             error = max(own["loss_rise_se"], 1e-12)
             apart.append(abs(own["loss_rise"] - true) / error)
             if true <= 0:
@@ -96,8 +104,8 @@ def rises(kind, n=60, draws=40):
         print(f"useful in error {wrong.sum()} of {len(wrong)}")
 
 
-def rises_on(model, rows, folds):
-    return [row["loss_rise"] for row in view_ablation(model, *rows, cv=folds).views]
+def rises_on(model, rows, folds, groups):
+    return view_ablation(model, *rows, groups=groups, cv=folds).views
 
 
 def columns(kind, n=60, draws=60):
@@ -118,14 +126,14 @@ def columns(kind, n=60, draws=60):
     print(f"{kind} {n}: {np.mean(inside):.0%}")
 
 
-def alike(n_groups, correlation, seed):
+def alike(n_groups, correlation, seed, signal=1.0):
     """Groups of five rows (n, 9), two informative views of three, labels and groups."""
     rng = np.random.default_rng([seed, int(100 * correlation), n_groups])
     labels = rng.permutation(np.arange(n_groups) % 2)
     groups = np.arange(5 * n_groups) // 5
     centres, own = rng.normal(size=(n_groups, 9)), rng.normal(size=(5 * n_groups, 9))
     X = np.sqrt(correlation) * centres[groups] + np.sqrt(1 - correlation) * own
-    X += np.repeat([0.8, 0.4, 0.0], 3) * (2 * labels[groups, None] - 1)
+    X += signal * np.repeat([0.8, 0.4, 0.0], 3) * (2 * labels[groups, None] - 1)
     return X, labels[groups], groups
 
 
@@ -152,11 +160,30 @@ def shares(kind, draws=60):
     print("groups, correlation:", *kind, *found)
 
 
+def verdicts(kind, draws=40):
+    """p-values and recommendations on noise, with and without groups."""
+    pvalues, kept = {"rows": [], "groups": []}, {"rows": 0, "groups": 0}
+    for seed in range(draws):
+        X, y, groups = alike(*kind, seed, signal=0.0)
+        model = model_of("").fit(X, y, groups=groups)
+        for name, given in (("rows", None), ("groups", groups)):
+            settings = {"groups": given, "random_state": seed}
+            own = view_pvalues(model, X, y, n_decoys=19, **settings)
+            pvalues[name] += list(own.values())
+            kept[name] += bool(view_ablation(model, X, y, **settings).recommended)
+    print("groups, correlation:", *kind, end="")
+    for name, own in pvalues.items():
+        print(f"; {name}: p <= 0.05 {np.mean(np.array(own) <= 0.05):.0%}, ", end="")
+        print(f"recommended {kept[name]} of {draws}", end="")
+    print()
+
+
 PARTS = {
     scores: ("noise", "one view", "rare class", "noise in numbers", "groups"),
     rises: ("noise", "one view", "two alike", "rare class", "numbers", "groups"),
     columns: ("noise", "one view", "noise in numbers", "numbers"),
     shares: ((8, 0.5), (8, 0.9), (20, 0.5), (20, 0.9)),
+    verdicts: ((8, 0.5), (8, 0.9), (20, 0.5), (20, 0.9)),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
 from sklearn.metrics import log_loss
 from sklearn.model_selection import (
@@ -12,6 +13,7 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneOut,
     PredefinedSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     cross_val_predict,
 )
@@ -317,3 +319,58 @@ def test_a_large_gain_is_clear_even_with_three_folds():
     for gain, hopeless in ((0.2, True), (0.4, False)):
         best = baseline * (1.0 - gain) + [0.9 * gain, 0.0, -0.9 * gain]
         assert _is_hopeless(best[None, :], baseline) == hopeless
+
+
+def groups_of_noise(rng, n_groups=12, size=4):
+    """Rows of a group have one label and nearly the same values; no view is of use."""
+    groups = np.repeat(np.arange(n_groups), size)
+    y = np.array(["no", "yes"])[rng.permutation(np.arange(n_groups) % 2)][groups]
+    X = rng.normal(size=(n_groups, 6))[groups] + 0.1 * rng.normal(size=(len(y), 6))
+    return pd.DataFrame(X, columns=list("abcdef")), y, groups
+
+
+@pytest.mark.one_seed
+def test_groups_are_held_out_together_and_reach_the_model(rng):
+    X, y, groups = groups_of_noise(rng)
+    model = MultipleKernelFDA(VIEWS[:2], norm=1, cv=None)
+    losses = []
+    folds = StratifiedGroupKFold(3, shuffle=True, random_state=0)
+    for train, test in folds.split(X, y, groups):
+        model.fit(X.iloc[train], y[train], groups=groups[train])
+        losses.append(log_loss(y[test], model.predict_proba(X.iloc[test])))
+    settings = {"groups": groups, "cv": 3, "random_state": 0}
+    found = view_ablation(model.fit(X, y), X, y, **settings)
+    assert_allclose(found.order[0]["loss"], np.mean(losses))
+    pipe = make_pipeline("passthrough", model).fit(X, y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        piped = view_ablation(pipe, X, y, **settings)
+    assert piped.order == found.order
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelSVC])
+def test_nothing_is_recommended_on_noise_in_groups(rng, kind):
+    """Of 20 draws, 6 and 11 recommend a view without groups, 0 and 1 with them."""
+    X, y, groups = groups_of_noise(rng)
+    settings = {"norm": 1, "cv": None} if kind is MultipleKernelFDA else {"C": 1.0}
+    model = kind(VIEWS[:2], **settings).fit(X, y)
+    assert view_ablation(model, X, y, cv=3, random_state=0).recommended
+    result = view_ablation(model, X, y, groups=groups, cv=3, random_state=0)
+    assert result.recommended == []
+
+
+@pytest.mark.one_seed
+def test_folds_that_divide_groups(rng):
+    X, y, groups = groups_of_noise(rng)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0, cv=None).fit(X, y)
+    with pytest.raises(ValueError, match="fold 0 of cv, counted from 0"):
+        view_ablation(model, X, y, groups=groups, cv=LeaveOneOut())
+    with pytest.raises(ValueError, match=r"holds out groups, .*but there is 1"):
+        view_ablation(model, X, y, groups=np.zeros(len(y)))
+    # rows that no fold holds out do not help to predict their group
+    fold = np.where(np.arange(len(y)) % 4 == 0, -1, groups // 6)
+    apart = [
+        (np.flatnonzero(groups // 6 != i), np.flatnonzero(fold == i)) for i in (0, 1)
+    ]
+    found = view_ablation(model, X, y, groups=groups, cv=PredefinedSplit(fold))
+    assert found.order == view_ablation(model, X, y, groups=groups, cv=apart).order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -14,6 +16,7 @@ from kernelweave import (
     MultipleKernelSVC,
 )
 from kernelweave.inspection import view_pvalues
+from kernelweave.inspection.pvalues import _blocks, _order
 
 VIEWS = [
     ("real", "linear", slice(0, 2)),
@@ -98,3 +101,59 @@ def test_gaps_of_a_view_that_does_not_vary_are_not_filled(rng):
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None, missing="available").fit(X, y)
     values = view_pvalues(model, X, y, n_decoys=1, random_state=0)
     assert values["junk"] == 1.0
+
+
+def test_groups_of_a_size_change_places(rng):
+    """A decoy has the rows of one group of the same size in place of each group's."""
+    groups = rng.permutation(np.repeat(np.arange(9), [1, 1, 2, 2, 3, 3, 3, 5, 6]))
+    problem = SimpleNamespace(n_rows=len(groups), targets=rng.integers(2, size=26))
+    blocks, random = _blocks(problem, groups), np.random.RandomState(0)
+    sizes, taken, places = np.bincount(groups), set(), set()
+    for _ in range(60):
+        order = _order(blocks, len(groups), random)
+        assert sorted(order) == list(range(len(groups)))
+        for group in range(9):
+            (source,) = set(groups[order[groups == group]])
+            assert sizes[source] == sizes[group]
+            taken.add((group, source))
+        places.add(tuple(order[groups == 8]))
+    assert len(taken) == 2 * 2 + 2 * 2 + 3 * 3 + 1 + 1  # all that may
+    assert len(places) > 20  # rows within a group as well: 6! orders
+
+
+@pytest.mark.measured
+@pytest.mark.one_seed
+def test_groups_of_junk_are_rarely_significant(rng):
+    """Rows of a group have one label, and nearly one value of every view."""
+    found = {"rows": [], "groups": []}
+    groups = np.arange(24) // 3
+    for _ in range(15):
+        y = rng.permutation(np.arange(8) % 2)[groups]
+        X = rng.normal(size=(8, 12))[groups] + 0.3 * rng.normal(size=(24, 12))
+        model = KernelAlignment(VIEWS).fit(X, y)
+        for name, given in (("rows", None), ("groups", groups)):
+            settings = {"n_decoys": 9, "random_state": rng.integers(2**31)}
+            values = view_pvalues(model, X, y, groups=given, **settings)
+            found[name] += list(values.values())
+    rates = {name: np.mean(np.array(own) <= 0.1) for name, own in found.items()}
+    assert rates["rows"] >= 0.3  # measured: 0.36 to 0.53
+    assert rates["groups"] <= 0.2  # the theorem; measured: 0.02 to 0.18
+
+
+@pytest.mark.one_seed
+def test_groups_that_cannot_change_places(rng):
+    X, y = make_data(rng, n=24)
+    groups = np.repeat(np.arange(4), [3, 5, 7, 9])
+    model = KernelAlignment(VIEWS).fit(X, y)
+    assert view_pvalues(model, X, y, groups=groups, n_decoys=1)  # y varies within
+    words = "shuffles whole groups, .*but there is 1"
+    with pytest.raises(ValueError, match=words):
+        view_pvalues(model, X, y, groups=np.zeros(24))
+    y = np.array([0, 1, 1, 0])[groups]
+    model.fit(X, y)
+    words = "only 1 order of the 4 groups of 3, 5, 7, 9 rows, .*same number of rows"
+    with pytest.raises(ValueError, match=words):
+        view_pvalues(model, X, y, groups=groups)
+    groups = np.arange(24) // 6  # 4! orders
+    model.fit(X, groups % 2)
+    assert view_pvalues(model, X, groups % 2, groups=groups, n_decoys=1)

@@ -199,6 +199,11 @@ def test_groups_that_cannot_be_halved(rng):
         weight_intervals(model, X, y, groups=y)
     with pytest.raises(ValueError, match=r"groups has the shape \(3,\)"):
         weight_intervals(model, X, y, groups=[1, 2, 3])
+    words = (
+        "divides the groups into halves, .*but there is 1: all rows are in group 'a'"
+    )
+    with pytest.raises(ValueError, match=words):
+        weight_intervals(model, X, y, groups=["a"] * 30)
     y = np.repeat([0, 1, 1, 2, 2, 0], 5)
     model.fit(X, y)
     with pytest.raises(ValueError, match="no two halves of the groups"):

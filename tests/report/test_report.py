@@ -115,11 +115,14 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
 def test_groups_and_a_model_that_takes_none():
     model, X, y = pages.data("no probabilities")
     how = {"cv": 2, "groups": np.arange(45) // 3, "sample_weight": None}
-    case = Case(model.fit(X, y), X, y, 2, 2, how | {"random_state": 0, "report": None})
+    how |= {"random_state": 0, "report": lambda text: None}
+    case = Case(model.fit(X, y), X, y, 2, 2, how)
     assert not decisions.rows(case)["why"]
     notes = " ".join(views_module.without_each(case)["notes"])
     assert "12.7 standard errors may be chance" in notes  # t with 1 degree of freedom
-    assert "treat their rows as independent" in notes
+    assert "Groups are held out together" in notes
+    shares = views_module.shares(case)
+    assert shares["grouped"] and shares["tested"]
 
 
 def test_shares_tell_every_reason_once(monkeypatch):

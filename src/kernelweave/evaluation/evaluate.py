@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +19,7 @@ from kernelweave.inspection._rows import (
     as_stack,
     log_losses,
     observed_views,
+    taken_by,
     targets_of,
     views_of,
 )
@@ -146,7 +146,8 @@ def evaluate(
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
-    design = RowDesign(n, weights, read_groups(groups, n, "evaluate"))
+    codes = read_groups(groups, n, "evaluate", "holds out groups")
+    design = RowDesign(n, weights, codes)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
     outputs = None if classify else _standard_outputs(targets, weights)
@@ -239,14 +240,6 @@ def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
         return []
     constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
     return [f"Constant outputs are excluded from the score: {constant}."]
-
-
-def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arguments per row that ``fit`` of a method takes; all, if it takes any."""
-    known = inspect.signature(method.fit).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    given = {name: v for name, v in of_rows.items() if v is not None}
-    return {name: v for name, v in given.items() if takes_all or name in known}
 
 
 @dataclass(frozen=True)

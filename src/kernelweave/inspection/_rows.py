@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,20 @@ def last_step(estimator: Any) -> Any:
     if hasattr(estimator, "steps"):
         return last_step(estimator.steps[-1][1])
     return estimator
+
+
+def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arguments per row that ``fit`` of a method takes; all, if it takes any.
+
+    Those of a Pipeline are for its last step.
+    """
+    if hasattr(method, "steps"):
+        name, last = method.steps[-1]
+        return {f"{name}__{key}": v for key, v in taken_by(last, of_rows).items()}
+    known = inspect.signature(method.fit).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    given = {name: v for name, v in of_rows.items() if v is not None}
+    return {name: v for name, v in given.items() if takes_all or name in known}
 
 
 def fitted_model(estimator: Any) -> Any:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.exceptions import require_count
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     fitted_model,
@@ -25,14 +28,15 @@ from kernelweave.inspection._rows import (
     probabilities,
     refittable,
     require_predictions,
+    taken_by,
     targets_of,
     told_before,
     views_of,
     without_views,
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
-from kernelweave.models.shared.inputs import check_length
-from kernelweave.models.shared.learner import shuffled_folds
+from kernelweave.models.shared.inputs import check_length, read_groups
+from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.columns import counted, is_precomputed
 
 Views = frozenset[str]
@@ -65,7 +69,7 @@ class Trials:
 
     Parameters
     ----------
-    estimator, X, y, cv, scoring, n_jobs, random_state
+    estimator, X, y, cv, scoring, n_jobs, random_state, groups
         As in :func:`view_ablation`.
 
     Attributes
@@ -74,6 +78,8 @@ class Trials:
         All views.
     loss_name : str
         What the loss is.
+    design : RowDesign
+        Which rows are held out together.
     unit : float
         A unit for the outputs of a regression in which their squares do not overflow.
     folds : list of (train, test)
@@ -91,6 +97,7 @@ class Trials:
         scoring: Any,
         n_jobs: int | None,
         random_state: Any,
+        groups: Any = None,
     ) -> None:
         model = fitted_model(estimator)
         self.template = refittable(estimator)
@@ -111,6 +118,8 @@ class Trials:
                 "scoring must be None if rows lack views: rows without any view of a "
                 "set are predicted without the model, which a scorer cannot do"
             )
+        codes = read_groups(groups, len(self.y), "view_ablation", "holds out groups")
+        self.design = RowDesign(len(self.y), groups=codes)
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
@@ -123,15 +132,41 @@ class Trials:
             self.loss_name += f" of y / {self.unit:.3g}"
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        classify = self.classes is not None
+        classify, targets = self.classes is not None, self.y
+        if self.classes is not None:
+            targets = np.searchsorted(self.classes, self.y)
         if isinstance(cv, int | np.integer):
-            cv = shuffled_folds(int(cv), classify, False, random_state)
+            require_count(2, cv=cv)
         else:
             cv = check_cv(cv, self.y, classifier=classify)
-        folds = list(cv.split(np.zeros(len(self.y)), self.y))
+        with warnings.catch_warnings():  # the folds are checked below
+            warnings.filterwarnings("ignore", "The groups parameter is ignored")
+            splits = choose_splits(cv, targets, self.design, classify, random_state)
+        # large groups may leave some empty
+        folds = [(train, test) for train, test in splits if len(test)]
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
-        return folds
+        return folds if self.design.groups is None else self._apart(folds)
+
+    def _apart(
+        self, folds: list[tuple[np.ndarray, np.ndarray]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The folds, learned without rows of the groups that are held out.
+
+        Such rows may be those that no fold holds out; others are refused.
+        """
+        units, found = self.design.units, []
+        tested = np.isin(np.arange(len(units)), np.concatenate([t for _, t in folds]))
+        for number, (train, test) in enumerate(folds):
+            known = np.isin(units[train], units[test])
+            if np.any(known & tested[train]):
+                raise ValueError(
+                    f"view_ablation: fold {number} of cv, counted from 0, holds out "
+                    "only some rows of a group. Pass a cv that keeps groups together, "
+                    "such as GroupKFold(), or a number of folds"
+                )
+            found.append((train[~known], test))
+        return found
 
     def _spread(self) -> np.ndarray:
         """Mean squared error of the training means over all folds, (q,).
@@ -184,7 +219,7 @@ class Trials:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
         try:
-            model.fit(self._rows(own, own, wanted), self.y[own])
+            self._fit(model, self._rows(own, own, wanted), own)
         except NothingVariesError:
             model = without_views(self.classes is not None)
             model.fit(np.zeros((len(own), 1)), self.y[own])
@@ -206,6 +241,14 @@ class Trials:
         certificate = getattr(final, "certificate_", None)
         gap = np.nan if certificate is None else certificate.gap
         return [score, loss, decisive, gap]
+
+    def _fit(self, model: Any, X: Any, rows: np.ndarray) -> None:
+        """Fit to some rows, and to their groups if the model takes any."""
+        units = self.design.units[rows]
+        alike = self.design.groups is None or np.all(units == units[0])
+        given = taken_by(model, {"groups": None if alike else units})
+        with config_context(enable_metadata_routing=False):  # step__groups
+            model.fit(X, self.y[rows], **given)
 
     def _rows(self, rows: np.ndarray, train: np.ndarray, wanted: list[bool]) -> Any:
         if self.precomputed:

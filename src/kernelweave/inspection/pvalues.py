@@ -5,16 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from kernelweave._array import namespace
 from kernelweave.exceptions import require_count
-from kernelweave.inspection._problem import problem_of
+from kernelweave.fits.ridge import RowDesign
+from kernelweave.inspection._problem import WeightProblem, problem_of
 from kernelweave.kernels import DenseBank
+from kernelweave.models.shared.inputs import read_groups
+from kernelweave.views.columns import counted, some
+
+#: With fewer orders of the rows than this, no p-value could be 0.05 or less.
+FEWEST_ORDERS = 20
 
 
 def view_pvalues(
-    model: Any, X: Any, y: Any, *, n_decoys: int = 39, random_state: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    n_decoys: int = 39,
+    random_state: Any = None,
 ) -> dict[str, float]:
     """The p-value of each view: how often does a shuffled copy get as much weight?
 
@@ -43,6 +56,19 @@ def view_pvalues(
     decoys gave ``p <= 0.1`` in 22 % of the cases for junk views of 10 columns, but in
     7 % for those of 2.
 
+    **Groups.** Rows of one patient or site resemble each other, so they are not
+    exchangeable with those of others: with 8 or 20 groups of 5 rows that had one label
+    and a correlation of 0.5 or 0.9, junk views had ``p <= 0.05`` in 41 to 72 % of the
+    cases. With ``groups`` it was 2 to 6 % (3 views, 40 samples). Groups of the same
+    size then change places as wholes, and rows change places within their group. The
+    argument above holds for these orders, drawn evenly, if a view would be as likely
+    with any of them: if groups of the same size are exchangeable, as groups sampled
+    independently are, and if the rows of a group are in no particular order, as
+    repeated measurements are, but not the steps of a time series. A group whose size no
+    other group has stays where it is, and only its rows are shuffled: the p-values are
+    valid, but show less. They are refused if the targets do not vary within groups and
+    fewer than 20 orders of the groups are left.
+
     **What it does not say.** A small p-value means that the view is related to the
     target or to other views that are. It does not mean that predictions need it, which
     is the question of :func:`view_ablation`: two copies of a good view both have small
@@ -59,6 +85,9 @@ def view_pvalues(
         ends in one. Norm, kernel parameters and alpha (or C) are those of the fit.
     X, y : array-like
         The rows and targets that it was fitted on.
+    groups : array-like of shape (n,), default=None
+        The group of each row; decoys keep the rows of a group together. None: each row
+        is a group of its own.
     n_decoys : int, default=39
         Number of decoys R of each view, one solve for each; the smallest possible
         p-value is ``1 / (R + 1)``.
@@ -97,13 +126,14 @@ def view_pvalues(
             "missing='available' the gaps of a view were filled from the others; use "
             "missing='zero'"
         )
+    blocks = _blocks(problem, groups)
     rng = check_random_state(random_state)
     bank, p, n = problem.bank, problem.bank.n_kernels, problem.n_rows
     real = [bank.kernel(i) for i in range(p)]
     names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
     losses = np.zeros(len(problem.names))
     for _ in range(n_decoys):
-        orders = {name: rng.permutation(n) for name in problem.names}
+        orders = {name: _order(blocks, n, rng) for name in problem.names}
         both = namespace(bank.like).stack([*real, *problem.shuffled(orders)])
         weights = np.abs(problem.weights(DenseBank(both, names), np.arange(n)))
         part = float(np.sum(weights[:p])) / (float(np.sum(weights)) or 1.0)
@@ -111,3 +141,39 @@ def view_pvalues(
         losses += (1.0 - part) * decoys >= part * own
     values = (1.0 + losses) / (1.0 + n_decoys)
     return dict(zip(problem.names, values.tolist(), strict=True))
+
+
+def _blocks(problem: WeightProblem, groups: Any) -> list[np.ndarray]:
+    """The rows of the m groups of each size s, as (m, s).
+
+    Groups are refused if too few orders of their rows can be told from one another.
+    """
+    n, targets = problem.n_rows, problem.targets
+    codes = read_groups(groups, n, "view_pvalues", "shuffles whole groups")
+    members = RowDesign(n, groups=codes).members
+    sizes = [len(rows) for rows in members]
+    blocks = [
+        np.stack([rows for rows in members if len(rows) == size])
+        for size in sorted(set(sizes))
+    ]
+    of_groups = float(np.sum([gammaln(len(block) + 1.0) for block in blocks]))
+    vary = [bool(np.any(targets[rows] != targets[rows[0]])) for rows in members]
+    of_rows = float(np.sum(gammaln(np.add(sizes, 1.0))[vary]))
+    if codes is not None and of_groups + of_rows < np.log(FEWEST_ORDERS):
+        raise ValueError(
+            "view_pvalues lets groups of the same size change places, and there are "
+            f"only {counted(round(np.exp(of_groups)), 'order')} of the "
+            f"{counted(len(sizes), 'group')} of {some(map(str, sizes))} rows, too few "
+            f"for a p-value of {1 / FEWEST_ORDERS:g}. Use more groups, or keep the "
+            "same number of rows of each"
+        )
+    return blocks
+
+
+def _order(blocks: list[np.ndarray], n: int, rng: np.random.RandomState) -> np.ndarray:
+    """A random order (n,): groups of the same size change places, and rows within."""
+    order = np.empty(n, dtype=int)
+    for block in blocks:
+        moved = block[rng.permutation(len(block))]
+        order[block] = [rng.permutation(rows) for rows in moved]
+    return order

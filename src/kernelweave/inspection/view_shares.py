@@ -139,7 +139,8 @@ def weight_intervals(
             f"confidence must be a number between 0 and 1, got {confidence!r}"
         )
     problem = problem_of(model, X, y, "weight_intervals")
-    codes = read_groups(groups, problem.n_rows, "weight_intervals")
+    does = "divides the groups into halves"
+    codes = read_groups(groups, problem.n_rows, "weight_intervals", does)
     units = np.arange(problem.n_rows) if codes is None else codes
     members = _class_members(problem, units)
     rng = check_random_state(random_state)
@@ -323,7 +324,12 @@ class ViewSharesDisplay(Drawn):
         pvalues = None
         if n_decoys is not None:
             pvalues = view_pvalues(
-                estimator, X, y, n_decoys=n_decoys, random_state=random_state
+                estimator,
+                X,
+                y,
+                groups=groups,
+                n_decoys=n_decoys,
+                random_state=random_state,
             )
         title = f"Shares of the views, {100 * confidence:g} % intervals over halves"
         title = with_caution(title, fitted_model(estimator))

@@ -10,8 +10,9 @@ from typing import Any, ParamSpec
 import numpy as np
 from sklearn.base import clone
 
-from kernelweave.evaluation.evaluate import evaluate, taken_by
+from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import take_rows
+from kernelweave.inspection._rows import taken_by
 from kernelweave.views.columns import is_precomputed
 
 #: The most views, columns and classes that a picture shows.

@@ -10,7 +10,7 @@ from sklearn.model_selection import PredefinedSplit
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
-from kernelweave.inspection._rows import observed_views
+from kernelweave.inspection._rows import observed_views, taken_by
 from kernelweave.inspection._trials import Trials
 from kernelweave.inspection.ablation import by_chance, mean_and_error
 from kernelweave.models.shared.base import caution_about_shares
@@ -74,6 +74,7 @@ def shares(case: Case) -> Section:
         "reasons": [reason.replace("..", ".") for reason in reasons],
         "bounded": bounded,
         "tested": not pvalues["why"],
+        "grouped": case.how["groups"] is not None,
         "smallest": 1.0 / (case.n_decoys + 1),
     }
 
@@ -99,6 +100,7 @@ def _pvalues(case: Case) -> Section:
         case.model,
         case.X,
         case.y,
+        groups=case.how["groups"],
         n_decoys=case.n_decoys,
         random_state=case.how["random_state"],
     )
@@ -145,11 +147,6 @@ def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
             f"copy would (p ≤ {TELLING:g}); about {TELLING * len(tested):.0f} would by "
             "chance. Do not interpret the weights."
         )
-    if tested and case.how["groups"] is not None:
-        found.append(
-            "The p-values treat the rows as independent. Rows of the same group are "
-            "not, so p-values are too small."
-        )
     return found
 
 
@@ -170,16 +167,18 @@ def _predicts(result: Any) -> bool:
 def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
     model, X, y, fold = case.model, case.X, case.y, case.fold
-    template = without_folds(model).fit(X, y)
+    groups = case.how["groups"]
+    template = without_folds(model)
+    template.fit(X, y, **taken_by(template, {"groups": groups}))
     folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
     recommendation = ""
     views = list(shares_of(model))
     if len(views) <= MOST_ORDERED:
-        found = view_ablation(template, X, y, cv=folds)
+        found = view_ablation(template, X, y, groups=groups, cv=folds)
         rows, loss = found.views, found.loss_name
         recommendation = found.recommendation.replace("+-", "±")
     else:
-        rows, loss = _rises(template, X, y, folds, views[:MOST_VIEWS])
+        rows, loss = _rises(template, X, y, groups, folds, views[:MOST_VIEWS])
     rows = sorted(rows, key=lambda row: -row["loss_rise"])
     picture = charts.bars(
         [
@@ -195,15 +194,12 @@ def without_each(case: Case) -> Section:
         "without the view; with this number of folds, a rise of less than "
         f"{by_chance(int(np.max(fold))):.1f} standard errors may be chance."
     ]
+    if groups is not None:
+        notes.append("Groups are held out together.")
     if len(views) > MOST_VIEWS:
         notes.append(f"Only the {MOST_VIEWS} views with the largest shares are shown.")
     if case.how["sample_weight"] is not None:
         notes.append("The refits ignore sample_weight.")
-    if case.how["groups"] is not None:
-        notes.append(
-            "Groups are held out together, but the refits treat their rows as "
-            "independent, so losses may be larger than the loss in the score section."
-        )
     if observed_views(model, X) is not None:
         notes.append(
             "Rows that lack all remaining views are predicted without any view."
@@ -212,10 +208,10 @@ def without_each(case: Case) -> Section:
 
 
 def _rises(
-    model: Any, X: Any, y: Any, folds: Any, views: list[str]
+    model: Any, X: Any, y: Any, groups: Any, folds: Any, views: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
     """The rise of the loss without each of many views, as in ``view_ablation``."""
-    trials = Trials(model, X, y, folds, None, None, None)
+    trials = Trials(model, X, y, folds, None, None, None, groups)
     everything = frozenset(trials.names)
     own = [view for view in views if view in everything]
     trials.run([everything, *(everything - {view} for view in own)])

@@ -767,8 +767,13 @@ def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:
             )
 
 
-def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
-    """Codes (n,) of the groups; None if every row is a group of its own."""
+def read_groups(
+    groups: Any, n: int, owner: str, does: str = "leaves out one group at a time"
+) -> np.ndarray | None:
+    """Codes (n,) of the groups; None if every row is a group of its own.
+
+    ``owner`` and what it ``does`` with groups are for messages.
+    """
     if groups is None:
         return None
     groups = to_numpy(groups) if is_array(groups) else groups
@@ -795,9 +800,8 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
         ) from error
     if len(values) < 2:
         raise ValueError(
-            f"{owner} leaves out one group at a time, which needs at least 2 groups; "
-            f"all rows are in group {values.tolist()[0]!r}. Check groups, or leave "
-            "them out"
+            f"{owner} {does}, which needs at least 2 groups, but there is 1: all rows "
+            f"are in group {values.tolist()[0]!r}. Check groups, or leave them out"
         )
     return None if len(values) == n else codes
 
