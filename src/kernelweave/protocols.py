@@ -572,7 +572,7 @@ def weight_remarks(
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
                 f"the learned {alpha} is not identifiable: on the training rows the "
-                f"kernel(s) {names} nearly equal the identity, so their weight is "
+                f"identity is nearly the same as {names}, whose weight is therefore "
                 "regularisation rather than information"
             )
     return tuple(remarks)

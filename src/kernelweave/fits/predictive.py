@@ -109,7 +109,7 @@ class PredictivePath(LooPath):
             floor = levels[0] / self.mean_eigenvalue
             warnings.warn(
                 f"float{bits} cannot tell a noise level below {floor:.1g} from "
-                f"rounding, and {n_raised} of {len(chosen)} class coordinate(s) might "
+                f"rounding, and {n_raised} of {len(chosen)} class coordinates might "
                 "take a smaller one: pass the rows in float64, or give noise",
                 KernelWarning,
                 stacklevel=5,

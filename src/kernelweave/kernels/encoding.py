@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, counted, some, with_names
 from kernelweave.views.raw_columns import (
     MEASURED,
     Column,
@@ -259,11 +259,10 @@ def _warn(plan: ColumnPlan, view: str) -> None:
     """One warning about all columns of a view that deserve attention."""
     left = [f"{u.column!r} ({u.remark})" for u in plan.uses if u.use == LEFT_OUT]
     odd = [repr(u.column) for u in plan.uses if u.use == NUMBER and COUNTS in u.remark]
-    parts = [f"leaves out the column(s) {some(left)}"] if left else []
+    parts = [f"leaves out {with_names('the column', left)}"] if left else []
     if odd:
-        parts.append(
-            f"uses the column(s) {some(odd)}, which count(s) the rows as an id does"
-        )
+        these = with_names("the column", odd)
+        parts.append(f"uses {these}, whose values count the rows as an id does")
     if parts:
         hint = "Remove constants and ids from the view; a Pipe can encode long text"
         how = _how_to_write(" ".join(left))
@@ -362,7 +361,8 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
             if new:
                 count = sum(v in set(new) for v in values)
                 named = some(map(repr, new), most=3)
-                found.append(f"column {use.column!r}: {count} row(s) hold {named}")
+                shown = f"{named} in {counted(count, 'row')}"
+                found.append(f"column {use.column!r}: {shown}")
         elif np.any(np.isinf(values)):
             raise ValueError(
                 f"Input X contains infinity: {where}. Correct the entry, or drop the "
@@ -370,7 +370,7 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
             )
         gaps = int(np.sum(column.gaps[rows]))
         if gaps and not use.n_missing:
-            found.append(f"column {use.column!r}: {gaps} row(s) have a gap")
+            found.append(f"column {use.column!r}: {counted(gaps, 'gap')}")
     if found:
         warnings.warn(
             f"view {view.name!r}: new rows hold what no training row has. "

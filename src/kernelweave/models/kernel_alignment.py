@@ -42,6 +42,7 @@ from kernelweave.models.shared.inputs import (
     refuse_unscaled,
 )
 from kernelweave.solvers.solve import Certificate, error_of_value, solve
+from kernelweave.views.columns import counted
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: Why weights of any sign need kernels of equal trace: they sum to one.
@@ -314,8 +315,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         target = StandardOutputs.of(outputs, row_weights).target
         if not np.any(target):
             raise ValueError(
-                f"y is constant, up to rounding, over the {len(y)} sample(s): there is "
-                "nothing to align with"
+                f"y is constant, up to rounding, over {counted(len(y), 'sample')}: "
+                "there is nothing to align with"
             )
         return target
 

@@ -342,7 +342,7 @@ class MixtureKDA(KernelDiscriminant):
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)
         if self.missing == "available":
-            check_some_view(data.observed, "new row(s)")
+            check_some_view(data.observed, "new row")
         return moved_rows(data, self.kernel_map_.like)
 
     @property

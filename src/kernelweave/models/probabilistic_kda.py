@@ -26,7 +26,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_labelled_rows,
 )
-from kernelweave.views.columns import numbered
+from kernelweave.views.columns import counted, numbered
 from kernelweave.views.missing import ObservedViews
 
 
@@ -292,8 +292,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             values = values[:, None]
         if values.shape != seen.shape or not np.all(np.isfinite(values[seen])):
             raise ValueError(
-                f"diagonal must hold finite k(x, x) of {p} kernel(s) for {len(seen)} "
-                f"row(s); found shape {values.shape}"
+                f"diagonal must hold finite k(x, x) of {counted(p, 'kernel')} for "
+                f"{counted(len(seen), 'row')}; found shape {values.shape}"
             )
         return from_numpy(values, self._like)
 

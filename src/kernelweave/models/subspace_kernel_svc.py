@@ -52,6 +52,7 @@ from kernelweave.solvers.solve import (
     reachable,
     solve,
 )
+from kernelweave.views.columns import counted
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
@@ -376,7 +377,7 @@ class SubspaceKernelSVC(
         """What was minimised, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
-        size = "" if few is None else f" of at most {few} dimension(s)"
+        size = "" if few is None else f" of at most {counted(few, 'dimension')}"
         return (
             f"SVMs on {kind} subspace kernel{size}, C={float(self.C):.3g}, "
             f"alpha={alpha:.3g}, l{float(self.norm):.3g} weights"

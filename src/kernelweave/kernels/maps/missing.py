@@ -176,7 +176,7 @@ class CompletedKernelMap(KernelMap):
                 worst = 100 * max(removed[i] for i in own)
                 remark += (
                     "their entries are means over the other kernels, and clipping "
-                    f"removed {worst:.2g} % of the spectrum (at most, of its kernels)"
+                    f"removed at most {worst:.2g} % of the spectrum of its kernels"
                 )
             self.remarks.append(remark)
 

@@ -51,6 +51,7 @@ from kernelweave.kernels.spec import (
 from kernelweave.views.columns import (
     View,
     column_names,
+    counted,
     is_arrow,
     is_dask,
     is_dict,
@@ -60,6 +61,7 @@ from kernelweave.views.columns import (
     some,
     split_views,
     validate_features,
+    with_names,
 )
 from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
@@ -267,12 +269,12 @@ def refuse_no_list(y: Any, owner: str) -> None:
 
 
 def check_length(X: Any, y: Any, owner: str) -> None:
-    """Refuse targets of which there are more or fewer than rows."""
+    """Refuse y unless it has as many entries as X has rows."""
     rows, targets = _num_samples(first_kernel(X)), _num_samples(y)
     if rows != targets:
         raise ValueError(
-            f"{owner}: X and y have inconsistent numbers of samples: X has {rows} "
-            f"row(s), y has {targets}. Pass one target per row of X"
+            f"{owner}: X and y have inconsistent numbers of samples: X has "
+            f"{counted(rows, 'row')}, y has {targets}. Pass one target per row of X"
         )
 
 
@@ -286,8 +288,8 @@ def refuse_odd_numbers(y: np.ndarray, owner: str) -> None:
         infinite = f"infinity or a value too large for dtype('{y.dtype}')"
         found = "NaN" if np.isnan(y[bad]).any() else infinite
         raise ValueError(
-            f"{owner}: Input y contains {found}: row(s) {some(map(str, bad))}. Drop "
-            "these rows from X and y"
+            f"{owner}: Input y contains {found} in {with_names('row', map(str, bad))}. "
+            "Drop such rows from X and y"
         )
 
 
@@ -317,7 +319,7 @@ def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
     except ValueError as error:
         raise ValueError(
             f"{owner}: {error} For quantities use MultipleKernelRidge; if they are "
-            "names of classes, y.astype(str) says so"
+            "names of classes, pass y.astype(str)"
         ) from error
     return y
 
@@ -348,13 +350,13 @@ def refuse_gaps(y: Any, owner: str) -> None:
     gaps = [i for i, row in enumerate(values) if any(map(is_gap, row))]
     if gaps:
         raise ValueError(
-            f"{owner}: Input y contains NaN or None: {len(gaps)} row(s) have no label, "
-            f"row(s) {some(map(str, gaps))}. Drop these rows from X and y"
+            f"{owner}: Input y contains NaN or None: no label in "
+            f"{with_names('row', map(str, gaps))}. Drop such rows from X and y"
         )
 
 
 def refuse_mixture(y: Any, owner: str) -> None:
-    """Refuse labels of which some are text and some numbers."""
+    """Refuse labels that mix text and numbers."""
     first: dict[str, tuple[int, Any]] = {}
     for i, row in enumerate(_objects(y)):
         for value in row:
@@ -382,10 +384,12 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        found = f"1 class: {classes.tolist()[0]!r}" if len(classes) else "no class"
+        rows = counted(len(labels), "row")
+        found = f"1 class in {rows}: {classes.tolist()[0]!r}"
         raise ValueError(
-            f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
-            f"contain {found}. Check y, or add rows of other classes"
+            f"{owner} needs at least 2 classes in y; found "
+            f"{found if len(classes) else f'no class in {rows}'}. Check y, or add rows "
+            "of other classes"
         )
     warn_many_numbers(classes, len(labels), owner)
     return classes, codes.reshape(-1)
@@ -407,7 +411,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
         warnings.warn(
             f"{owner}: y holds {k} different whole numbers, from {low:g} to {high:g}, "
             f"in {n} rows. This looks like regression: use MultipleKernelRidge for "
-            "quantities. If they are names of classes, y.astype(str) says so",
+            "quantities. If they are names of classes, pass y.astype(str)",
             UserWarning,
             stacklevel=2,
         )
@@ -426,12 +430,13 @@ def read_some_labels(
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
-        count = "1 class" if found else "no class"
+        rows = counted(len(given), "labelled row")
+        classes = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         advice = ": encode two classes as 0 and 1, not as -1 and 1"
         raise ValueError(
-            f"{owner} needs labelled rows of at least 2 classes; the {len(given)} "
-            f"labelled sample(s) contain {count}: {found}. {marker!r} and "
-            f"{str(marker)!r} mean unlabelled{advice if marker == -1 else ''}"
+            f"{owner} needs labelled rows of at least 2 classes; found {classes}. "
+            f"{marker!r} and {str(marker)!r} mean unlabelled"
+            f"{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
     given = check_labels(given, given, owner)
@@ -627,8 +632,8 @@ def check_sample_weight(
     if len(bad):
         found = "NaN" if np.isnan(values).any() else "infinity"
         raise ValueError(
-            f"{where} contains {found}: row(s) {some(map(str, bad))}. Give each row a "
-            "finite number; 0 leaves it out"
+            f"{where} contains {found} in {with_names('row', map(str, bad))}. Give "
+            "each row a finite number; 0 leaves it out"
         )
     if not (all_zero or np.any(values)):
         raise ValueError(
@@ -773,8 +778,8 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:
         raise ValueError(
-            f"{owner}: groups has no entry for row(s) {some(map(str, gaps))}. Give "
-            "each of them a group, perhaps of its own"
+            f"{owner}: groups has no entry for {with_names('row', map(str, gaps))}. "
+            "Give every row a group, perhaps one of its own"
         )
     try:
         values, codes = np.unique(groups, return_inverse=True)
@@ -866,7 +871,7 @@ def _check_observed(model: Any, read: ReadViews) -> None:
     if model.missing != "error":
         data, names, views, _ = read
         check_every_view(data.observed, names, [view.joint for view in views])
-        check_some_view(data.observed, "training row(s)")
+        check_some_view(data.observed, "training row")
 
 
 class ReadViews(NamedTuple):
@@ -880,11 +885,12 @@ class ReadViews(NamedTuple):
     def take(self, keep: np.ndarray, owner: str) -> ReadViews:
         """Only the rows ``keep``, which cannot be chosen from precomputed kernels."""
         if not self.views:
+            n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
-                f"{owner}: {len(self.data.observed) - len(keep)} row(s) have "
-                "sample_weight 0, which leaves them out of the training rows; with "
-                "precomputed kernels remove these rows and columns from the kernels, "
-                "so that later kernels have the right columns"
+                f"{owner}: sample_weight is 0 in {counted(n_left_out, 'row')}, which "
+                "leaves them out of the training rows; with precomputed kernels remove "
+                "such rows and columns from the kernels, so that later kernels have "
+                "the right columns"
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))

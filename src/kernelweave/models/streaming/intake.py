@@ -53,6 +53,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.views.columns import (
     column_names,
+    counted,
     numbered,
     parse_views,
     resolve_columns,
@@ -135,6 +136,9 @@ class Intake:
         if "bearer" in state:  # its name in the files of version 0.1.0
             state["estimator"] = state.pop("bearer")
             state["products"] = wants_products(state["estimator"])
+        number, old, rest = (state.get("kind") or "").partition(" output(s)")
+        if old:  # as it was spelled in these files
+            state["kind"] = f"{counted(int(number), 'output')}{rest}"
         self.__dict__.update(state)
 
     @property
@@ -258,7 +262,7 @@ class Intake:
             kind, owner = _kind(targets), type(self.estimator).__name__
             if self.kind not in (None, kind):
                 raise ValueError(
-                    f"{owner}: y holds {kind}, but the first portion {self.kind}. "
+                    f"{owner}: y holds {kind}, but {self.kind} in the first portion. "
                     "Convert y to one form for all portions"
                 )
         self.kind = kind
@@ -274,7 +278,7 @@ class Intake:
 def _kind(targets: np.ndarray) -> str:
     """What targets hold: joined with text, numbers would silently become text."""
     if targets.ndim > 1:
-        return f"{targets.shape[1]} output(s) per row"
+        return f"{counted(targets.shape[1], 'output')} per row"
     return "numbers" if targets.dtype.kind in "biuf" else "text"
 
 
