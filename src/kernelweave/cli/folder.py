@@ -444,7 +444,7 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 
 @contextmanager
 def undisturbed(folder: Path) -> Iterator[None]:
-    """Let no interrupt or other run come between files that belong together."""
+    """Keep interrupts and other runs from separating files that belong together."""
     with _uninterrupted(), _locked(folder):
         yield
 

@@ -271,7 +271,7 @@ def _add_inspect(command: Command) -> None:
 def _add_report(command: Command) -> None:
     report = command(
         "report",
-        help="write one HTML page on what a model has learned",
+        help="write one HTML page about what a model has learned",
         description="Write one HTML page. The first argument may be a saved model, "
         "followed by the tables it was fitted to; otherwise a model is fitted first.",
     )
@@ -302,7 +302,7 @@ def _add_reproduce(command: Command) -> None:
     jobs = "number of processes; -1: one per processor"
     option("--jobs", "N", jobs, 1, type=_at_least(1, -1))
     option("--dask", "ADDRESS", "run splits on the workers of this scheduler")
-    page = "also write the tables to this page, in place of all after its mark"
+    page = "also write the tables to this page, replacing everything after its mark"
     option("--markdown", "PAGE.md", page)
     option("--out", "DIR", "folder for the results", "kernelweave-reproduce")
 

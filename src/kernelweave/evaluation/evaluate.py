@@ -242,7 +242,7 @@ def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
 
 
 def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arguments per row that ``fit`` of a method takes; all, if it takes any."""
+    """The per-row arguments that a method's ``fit`` takes: all, if ``**kwargs``."""
     known = inspect.signature(method.fit).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
     given = {name: v for name, v in of_rows.items() if v is not None}

@@ -197,7 +197,7 @@ class RowDesign:
         in place of a_T and ``w t`` in place of B: the difference is subtracted. If no
         two rows have anything in common, all projections are then equal.
 
-        Where all g groups count alike, this would multiply every projection by
+        Where all g groups count equally, this would multiply every projection by
         ``(g - 2) / (g - 1)``. The projections of new rows, which leave nothing out, are
         compared with these, so that factor is undone.
         """
@@ -737,7 +737,7 @@ def _refined(
     ``errors`` (a, m) are those at the points of ``grid`` (a,), and ``measure`` maps
     alphas (b, m), one per column, to their errors (b, m): several alphas take little
     more time than one. Every finer grid lies between the neighbours of the best point.
-    At last the errors of three points leave an error of 1e-5 or so in log alpha.
+    In the end, the errors of three points leave an error of 1e-5 or so in log alpha.
     """
     columns, best = np.arange(errors.shape[1]), _last_best(errors)
     points, found = np.tile(np.log(grid)[:, None], len(columns)), errors
@@ -1031,7 +1031,7 @@ class LooDescent:
         start : float
             Alpha to begin with.
         curvature : float, default=0.0
-            A guess of the second derivative; 0 if there is none.
+            A guess at the second derivative; 0 if there is none.
         rival : float, default=inf
             The search ends early where no error below this is in sight.
         local : bool, default=False

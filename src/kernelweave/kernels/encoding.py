@@ -144,8 +144,9 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
         raise ValueError(
-            f"'auto' cannot use these columns: {found}. Make the values of a column "
-            "alike, leave it out of the view, or encode it with Pipe(transformer, ...)."
+            f"'auto' cannot use these columns: {found}. Give such a column values of "
+            "one kind, leave it out of the view, or encode it with Pipe(transformer, "
+            "...)."
         )
     plan = ColumnPlan(uses)
     if not plan.places(NUMBER) and not plan.places(ONE_HOT):
@@ -192,12 +193,12 @@ def _use(label: Any, column: Column) -> ColumnUse:
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
-#: Numbers and dates in forms of which there are too many: 1,234.5 and 5 % and 31.12.20.
+#: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
 
 def _is_number(word: str) -> bool:
-    """Whether a word is that of a number."""
+    """Whether a word is a number."""
     try:
         return bool(np.isfinite(float(word)))
     except ValueError:

@@ -154,7 +154,7 @@ class Paper:
         found = [e for e in self.experiments if wanted in (None, e.key)]
         if not found:
             keys = ", ".join(experiment.key for experiment in self.experiments)
-            raise ValueError(f"{self.key} has no {wanted}; there are {keys}")
+            raise ValueError(f"{self.key} has no {wanted}; it has {keys}")
         return found
 
 

@@ -20,7 +20,7 @@ WIDTH = 440
 WIDEST = 560
 #: Height of a row of a bar chart, and of the bar in it.
 ROW, THICK = 44, 16
-#: Most characters of a label.
+#: Most characters in a label.
 LETTERS = 52
 #: More points than this make a page heavy and a picture no clearer.
 MOST_POINTS = 2000

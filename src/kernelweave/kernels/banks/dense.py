@@ -43,7 +43,8 @@ from kernelweave.protocols import Bank
 
 #: Rows that show which kernels are nothing like the identity.
 SCREENED = 128
-#: Times the difference of two diagonals that its product with a random vector reaches.
+#: The product of a random vector with the difference of two diagonals is at most this
+#: many times the size of the difference.
 DIAGONAL_SLACK = 10.0
 #: Share of the largest possible rounding error that sums over stored kernels reach at
 #: most, as errors of either sign cancel; in thousands of problems it was 0.02.

@@ -413,7 +413,7 @@ class FittedMap:
         return full
 
     def require_active(self) -> None:
-        """Refuse kernels of which none varies."""
+        """Refuse kernels none of which varies."""
         if not self.active:
             raise nothing_varies()
 
@@ -474,7 +474,7 @@ class KernelMap(FittedMap):
         self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
-        #: Like new rows, and results, if these live elsewhere than the training rows.
+        #: An array like new rows and results, if they live apart from training rows.
         self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []

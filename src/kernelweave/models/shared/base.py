@@ -438,8 +438,8 @@ def caution_about_shares(model: Any) -> str | None:
         return None
     return (
         f"{n_views} views and only {n} rows: the weights should not be interpreted, as "
-        "useless views often weigh as much as useful ones; ask "
-        "kernelweave.inspection.view_pvalues, or give fewer views"
+        "useless views often weigh as much as useful ones; check "
+        "with kernelweave.inspection.view_pvalues, or give fewer views"
     )
 
 

@@ -702,7 +702,7 @@ def read_row_weights(
         Rows of positive weight, to be selected before anything is computed from the
         others; None if these are all rows.
     weights : ndarray of shape (m,) or None
-        Their weights; None if every one is 1.
+        Their weights; None if all are 1.
     """
     if sample_weight is None and class_weight is None:
         return None, None
@@ -897,7 +897,7 @@ class ReadViews(NamedTuple):
 
 
 def check_home(X: Any, like: Array, where: str) -> None:
-    """Refuse rows in another library or on another device than earlier ones."""
+    """Refuse rows in a different library or on a different device from earlier ones."""
     if same_home(X, like) if is_array(X) else is_numpy(like):
         return
     found = _home(X) if is_array(X) else f"a {type(X).__name__}"
@@ -934,7 +934,7 @@ def device_array(like: Array, device: str | None) -> Array:
             try:
                 torch.device(device)
             except RuntimeError as error:  # whose message is long and changes
-                raise LookupError("torch knows no device of this name") from error
+                raise LookupError("torch has no device of this name") from error
             return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
         if device.startswith("cu"):
             import cupy

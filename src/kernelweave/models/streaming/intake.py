@@ -88,7 +88,7 @@ class Intake:
     Parameters
     ----------
     model : estimator
-        Its ``views`` determine which columns are used, others of its parameters how
+        Its ``views`` determine which columns are used, and other parameters how
         features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
@@ -103,7 +103,7 @@ class Intake:
     products : bool
         Whether to add products of views.
     seed : int
-        Fixes landmarks, frequencies and folds; drawn unless ``random_state`` is one.
+        Fixes landmarks, frequencies and folds: ``random_state``, or drawn from it.
     n_folds : int
         Folds of a cross-validation; 1 for none.
     views, positions : list
@@ -116,7 +116,7 @@ class Intake:
         What its targets hold.
     """
 
-    # of models that version 0.1.0 saved, which do not say
+    # for models saved by version 0.1.0, which do not have these
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
@@ -169,7 +169,7 @@ class Intake:
             start += len(portion[1])
 
     def _read_ahead(self, portions: Iterator[Any]) -> list[Any]:
-        """First portions, by whose tables "auto" settles what is done with each column.
+        """The first portions, from which "auto" settles what to do with each column.
 
         Together they have the rows that fix the features, however few the first has.
         A portion that does not match ends them, and is refused when it is reached.
@@ -230,7 +230,7 @@ class Intake:
             return blocks
 
     def look(self, X: Any) -> None:
-        """Settle what is done with each column by all rows of a table in memory.
+        """Settle what to do with each column, from all rows of a table in memory.
 
         A sample of them might lack rare categories.
         """

@@ -59,8 +59,8 @@ MAX_ITER = 100
 ZERO = 1e-9
 #: Relative decrease below which a step of the descent is not worth taking.
 LEAST_DECREASE = 1e-9
-#: Relative changes of the value at which the searches of SciPy end: in the weights, to
-#: far less than a local minimum needs; in subspaces, only where nothing changes at all.
+#: Relative changes of the value at which the searches of SciPy end: in the weights, far
+#: less than a local minimum needs; in subspaces, only where nothing changes at all.
 FLAT_IN_WEIGHTS, FLAT_IN_SUBSPACES = 1e-10, 1e-15
 
 Round = tuple[JointPoint, float]  # a point, and a lower bound
