@@ -1404,7 +1404,7 @@ add(
     "Add or rename kernels",
 )
 add(
-    "too many names of kernels",
+    "too many kernel names",
     both(stack(), params(views=("precomputed", ["a", "b", "c"]))),
     "views names 3 precomputed kernels",
     "found 2 in X of shape (12, 12, 2)",
@@ -1418,7 +1418,7 @@ add(
     "Choose a different name",
 )
 add(
-    "names of kernels that are numbers",
+    "kernel names that are numbers",
     both(stack(), params(views=("precomputed", [1, 2]))),
     "int 1",
     "in views",
@@ -1710,7 +1710,7 @@ add(
     ),
     "there are 11 rows of positive weight",
     "cv names row 11",
-    "Make PredefinedSplit for these rows",
+    "Make the PredefinedSplit for these rows",
     takes("cv", "norm"),
 )
 add(
@@ -1773,7 +1773,7 @@ add(
 add(
     "weights of zero with precomputed kernels",
     both(stack(), arguments(sample_weight=np.where(np.arange(N) == 7, 0.0, 1.0))),
-    "sample_weight is 0 in 1 row",
+    "sample_weight 0 leaves 1 row out",
     "{name}",
     "remove such rows and columns",
 )
@@ -2023,7 +2023,7 @@ add(
     fda,
 )
 add(
-    "scatter='within' in blocks",
+    "scatter='within' in block form",
     params(scatter="within", formulation="block"),
     "got scatter='within'",
     "formulation='block'",

@@ -237,7 +237,7 @@ def test_precomputed_kernels(data):
     scores = found.decision_function(K), expected.decision_function(K[:, copies])
     assert_allclose(*scores, atol=1e-3 * np.max(np.abs(scores)))
     weights[3] = 0
-    with pytest.raises(ValueError, match=r"sample_weight is 0 in 1 row.*remove"):
+    with pytest.raises(ValueError, match=r"sample_weight 0 leaves 1 row out.*remove"):
         model.fit(K, y, weights)
 
 

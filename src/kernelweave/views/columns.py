@@ -261,7 +261,7 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
     if is_iterator(X) or is_dask(X):
         gather = "X.compute()" if is_dask(X) else "numpy.concatenate(list(X))"
         raise TypeError(
-            f"X is of the type {type(X).__name__}, whose rows come in portions, but "
+            f"X is of type {type(X).__name__}, whose rows come in portions, but "
             f"{owner} needs all of them at once. Pass {gather}, or use "
             "MultipleKernelFDA or MultipleKernelRidge without precomputed kernels."
         )
@@ -276,7 +276,7 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
     rows = any(hasattr(X, name) for name in ("shape", "__array__"))
     if not rows and not isinstance(X, list | tuple | dict):
         raise TypeError(
-            f"X is of the type {_brief(X)}, but {owner} needs one row per sample. "
+            f"X is {_brief(X)}, but {owner} needs one row per sample. "
             "Pass an array or a DataFrame."
         )
 
@@ -289,7 +289,7 @@ def _refuse_pieces(X: Any, precomputed: bool) -> None:
         for part in X
     ):
         raise ValueError(
-            f"X is a list of {len(X)} pairs, as of rows and targets. Portions come "
+            f"X is a list of {len(X)} pairs, like rows and targets. Portions come "
             "from an iterator: pass iter(X) without y, or all rows in one table."
         )
     if all(len(shape) == 2 for shape in shapes):
@@ -617,8 +617,8 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise TypeError(
             f"X is a dict with the keys {some(map(repr, X))}. Align several tables "
             "with tables = kernelweave.join_tables(X, on=...), and pass "
-            "views=tables.views and X=tables.data. Only with views='precomputed' is a "
-            "dict accepted, one of kernels."
+            "views=tables.views and X=tables.data. With views='precomputed', X may be "
+            "a dict of kernels."
         )
     if column_names(X) is None:
         checked = checked_array(X, estimator, sparse=True)

@@ -124,7 +124,7 @@ def check_kernel_labels(K: Any, name: str) -> None:
     if verdict is None:
         return
     same, i = verdict
-    what = "the labels of its rows in another order" if same else "other labels"
+    what = "its row labels in another order" if same else "other labels"
     fix = "K.loc[:, K.index]" if same else "the same samples in rows and columns"
     raise ValueError(
         f"{name} has {what} on its columns: row {i} is {K.index.tolist()[i]!r}, but "

@@ -99,7 +99,8 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
         real = isinstance(value, int | float | np.number)
         return real and not isinstance(value, bool | np.bool_) and bool(test(value))
 
-    return Rule(" or ".join([text, *map(repr, words)]), allows)
+    *others, last = [text, *map(repr, words)]
+    return Rule(f"{', '.join(others)} or {last}" if others else last, allows)
 
 
 def positive(*words: str) -> Rule:
@@ -621,8 +622,8 @@ def check_sample_weight(
         values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
-            "weights of classes set class_weight, where the estimator has it"
+            f"{where} must hold one number per row; got {given!r:.60} ({error}). To "
+            "weight classes, set class_weight where the estimator has it"
         ) from error
     if values.ndim and values.shape != (n,):
         raise ValueError(
@@ -742,9 +743,8 @@ def _class_weights(
         known = classes.tolist()
         if class_weight and not any(label in known for label in class_weight):
             raise ValueError(
-                f"{owner}: class_weight has the classes "
-                f"{some(map(repr, class_weight))}, but y has {some(map(repr, known))}. "
-                "Use the labels of y as keys"
+                f"{owner}: class_weight is for {some(map(repr, class_weight))}, but y "
+                f"has {some(map(repr, known))}. Use the labels of y as keys"
             )
     found = compute_class_weight(
         class_weight, classes=classes, y=y, sample_weight=weights
@@ -887,10 +887,9 @@ class ReadViews(NamedTuple):
         if not self.views:
             n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
-                f"{owner}: sample_weight is 0 in {counted(n_left_out, 'row')}, which "
-                "leaves them out of the training rows; with precomputed kernels remove "
-                "such rows and columns from the kernels, so that later kernels have "
-                "the right columns"
+                f"{owner}: sample_weight 0 leaves {counted(n_left_out, 'row')} out of "
+                "the training rows; with precomputed kernels remove such rows and "
+                "columns from the kernels, so that later kernels have the right columns"
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))

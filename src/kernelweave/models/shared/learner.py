@@ -687,14 +687,14 @@ def _is_splitter(value: Any) -> bool:
 
 #: What ``cv`` may be.
 FOLDS = Rule(
-    "None, an int >= 2 or a splitter of scikit-learn",
+    "None, an int >= 2 or a scikit-learn splitter",
     lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
 )
 
 
 #: What ``scoring`` may be.
 SCORING = Rule(
-    "None, a name of sklearn.metrics.get_scorer_names() or a callable "
+    "None, a name from sklearn.metrics.get_scorer_names() or a callable "
     "scorer(estimator, X, y)",
     lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
 )
@@ -733,7 +733,7 @@ def choose_splits(
             raise ValueError(
                 f"cv names row {last}, counted from 0, but there are {len(targets)} "
                 "rows of positive weight, and no others are divided into folds. Make "
-                f"{type(cv).__name__} for these rows"
+                f"the {type(cv).__name__} for these rows"
             )
         return splits
     n_folds = min(int(cv), len(design.members))
