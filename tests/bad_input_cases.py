@@ -2295,7 +2295,7 @@ def portions(*pairs: Any) -> Change:
 add(
     "an iterator together with y",
     rows(lambda X: iter([X])),
-    "here ndarray",
+    "got ndarray",
     "an iterator yields pairs (X, y)",
     "leave out y",
     streams,

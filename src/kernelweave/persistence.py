@@ -48,7 +48,7 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: What the header holds, and of which type.
+#: What the header holds, and the type of each entry.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
     "written": str,

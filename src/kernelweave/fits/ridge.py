@@ -78,7 +78,7 @@ class RowDesign:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every row counts once and is left out by itself."""
+        """Whether every row counts once and is left out on its own."""
         return self.weights is None and self.groups is None
 
     @cached_property
@@ -683,7 +683,7 @@ class AlphaPath(ABC):
         return float(_refined(grid, errors, measure)[0])
 
     def best_alphas(self) -> np.ndarray:
-        """The alpha with the smallest error for each column by itself, (k,)."""
+        """The alpha with the smallest error for each column separately, (k,)."""
         grid = self.grid()
         return _refined(grid, self.errors(grid[:, None]), self.errors)
 
@@ -889,7 +889,7 @@ HOPE = 4.0
 MOST_INVERSES = 16
 #: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
-#: With this many rows or more, slopes are estimated, from so many random vectors.
+#: With this many rows or more, slopes are estimated, from this many random vectors.
 PROBED_FROM, PROBES = 3000, 128
 #: Curvature of the log error of four times as many rows, relative to that of a sample.
 FLATTER = 0.5

@@ -137,7 +137,7 @@ class SaddleProblem:
 
 #: Fraction of the way to the boundary that a step may go.
 PATH_REACH = 0.99
-#: A gap below this that has not halved in so many steps is limited by rounding.
+#: A gap below this that has not halved in this many steps is limited by rounding.
 NEAR_END, IDLE = 1e-6, 3
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.

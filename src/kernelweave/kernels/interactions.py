@@ -101,7 +101,7 @@ class ViewProducts(Kernel):
 
     @property
     def label(self) -> str:
-        """Name of the kernel of which these are products."""
+        """Name of the kernel whose products these are."""
         return f"products of {type(self.kernel).__name__}"
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:

@@ -263,7 +263,7 @@ def partition(
     kind: Callable[..., Any] = Split,
     stratify: bool = False,
 ) -> Any:
-    """Rows and classes, of which a fraction ``share`` become training rows.
+    """Rows and classes, divided: a fraction ``share`` become training rows.
 
     Parameters
     ----------

@@ -363,7 +363,7 @@ Source = FeatureSource | PrecomputedSource
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
-#: Rows, and kernels for each set of shared products or distances, from which on a fit
+#: Rows, and kernels per set of shared products or distances, from which upwards a fit
 #: without folds takes less time on a processor if kernels are recomputed, by tiles
 #: in its cache: 10 to 40 % less with 15 to 150 widths, but 40 % more with 1,000 rows.
 FASTER_FROM, SHARED_BY = 2000, 12

@@ -1,4 +1,4 @@
-"""Kernels over rows some of which lack a view: fill in zeros, or available means.
+"""Kernels when some rows lack a view: fill in zeros, or available means.
 
 Let ``O_i`` be the ``n_i`` rows that have kernel i, and ``P_i = I - 11'/n_i`` the
 centring over these rows alone::

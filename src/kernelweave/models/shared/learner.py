@@ -85,7 +85,7 @@ class LearnerOptions:
     """Which weights to learn: parameters of ``MultipleKernelFDA``.
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
-    are those made on a sample of the rows, if one has left only some ``norms``. The
+    are those made on a sample of the rows, if one has ruled out ``norms``. The
     ``progress`` is told of every iteration, and knows whether to stop.
     """
 
@@ -678,7 +678,7 @@ NO_SCORE = "there is no cv_score_: {}"
 
 
 class StoppedError(Exception):
-    """Raised between two folds, the second of which is not wanted."""
+    """Raised after a fold if no further ones are wanted."""
 
 
 def _is_splitter(value: Any) -> bool:

@@ -79,7 +79,7 @@ Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
 class FeatureOptions:
-    """What version 0.1.0 saved with an intake; nothing reads it any more."""
+    """What version 0.1.0 saved with an intake; nothing reads it now."""
 
 
 class Intake:

@@ -341,7 +341,7 @@ def solve_plain(
     """Minimise the non-convex v of :class:`PlainSubspaceMargin` locally.
 
     A convex minorant gives a lower bound and candidate starts: its most important
-    kernel alone, its minimiser, and equal weights, of which the best is used. From
+    kernel alone, its minimiser, and equal weights; the best of them is used. From
     there v is minimised along its exact gradient. If the bounds meet, the optimum is
     found.
 
