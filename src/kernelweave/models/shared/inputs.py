@@ -385,12 +385,11 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        rows = counted(len(labels), "row")
-        found = f"1 class in {rows}: {classes.tolist()[0]!r}"
+        found, rows = classes.tolist(), counted(len(labels), "row")
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         raise ValueError(
-            f"{owner} needs at least 2 classes in y; found "
-            f"{found if len(classes) else f'no class in {rows}'}. Check y, or add rows "
-            "of other classes"
+            f"{owner} needs at least 2 classes in y; found {count}. Check y, or add "
+            "rows of other classes"
         )
     warn_many_numbers(classes, len(labels), owner)
     return classes, codes.reshape(-1)
@@ -432,10 +431,10 @@ def read_some_labels(
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
         rows = counted(len(given), "labelled row")
-        classes = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         advice = ": encode two classes as 0 and 1, not as -1 and 1"
         raise ValueError(
-            f"{owner} needs labelled rows of at least 2 classes; found {classes}. "
+            f"{owner} needs labelled rows of at least 2 classes; found {count}. "
             f"{marker!r} and {str(marker)!r} mean unlabelled"
             f"{advice if marker == -1 else ''}"
         )
