@@ -136,9 +136,6 @@ class Intake:
         if "bearer" in state:  # its name in the files of version 0.1.0
             state["estimator"] = state.pop("bearer")
             state["products"] = wants_products(state["estimator"])
-        number, old, rest = (state.get("kind") or "").partition(" output(s)")
-        if old:  # as it was spelled in these files
-            state["kind"] = f"{counted(int(number), 'output')}{rest}"
         self.__dict__.update(state)
 
     @property
