@@ -290,9 +290,9 @@ def _add_reproduce(command: Command) -> None:
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()
     for kind in ("table", "figure"):
-        text, key = f"this {kind} only", f"{kind}{{}}".format
+        text, key = f"only this {kind}", f"{kind}{{}}".format
         _add(which, f"--{kind}", "N", text, dest="part", type=key)
-    _add(which, "--part", "KEY", "this experiment only, by its key")
+    _add(which, "--part", "KEY", "only the experiment with this key")
     splits = "number of random splits per row (default: as many as in the paper)"
     option("--splits", "N", splits, type=_at_least(1))
     flag = partial(reproduce.add_argument, action="store_true")
