@@ -26,7 +26,7 @@ def run(quick: bool = False) -> Section:
     """CPU seconds of a fit for each size and setting, on one core."""
     section = Section(
         "How long will my fit take?",
-        "CPU seconds on one core of `fit` on a table of synthetic rows of three "
+        "CPU seconds of `fit` on one core, on a table of synthetic rows in three "
         "classes: views of five columns with the kernel `auto`, which makes six "
         "kernels of each; kernels are computed within the fit. The columns are "
         '`MultipleKernelFDA(views)` as it is, with `norm="loo"` and the folds behind '

@@ -158,7 +158,7 @@ def environment() -> dict[str, Any]:
     """Machine, versions, date, commit and load."""
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_cpu_model()}, {os.cpu_count()} core(s)",
+        "machine": f"{_cpu_model()}, {os.cpu_count()} cores",
         "load_average": load_average(),
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := _version(name))},

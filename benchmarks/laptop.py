@@ -118,8 +118,8 @@ def run(n: int) -> Any:
         f"`MultipleKernelFDA` with norm=1, alpha='learn', cv=None and "
         f"features='on_the_fly': {KERNELS} Gaussian kernels of {COLUMNS} columns, "
         f"{CLASSES} classes, {THREADS} threads. The whole fit, in its own process, "
-        "beside as many bare factorisations of one n x n matrix; every kernel is "
-        "computed anew in every pass. Peak: resident memory of the whole process.",
+        "compared with as many bare factorisations of one n x n matrix; every kernel "
+        "is recomputed in every pass. Peak: resident memory of the whole process.",
         [
             "rows",
             "CPU s",

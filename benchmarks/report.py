@@ -53,7 +53,7 @@ number of rows: [](user_guide/scale.md). A fit to a million rows took
 FASTER = """\
 ## Is it faster than what I use today?
 
-Training on the same ten ready-made kernels, in seconds of one core
+Training on the same ten ready-made kernels, in CPU seconds on one core
 ([details](#against-what-people-use-today)):
 
 {table}

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--write-docs", action="store_true", help="docs/benchmarks.md")
     options = parser.parse_args()
     if unknown := set(options.sections) - set(SECTIONS):
-        parser.error(f"unknown section(s) {sorted(unknown)}; there are {SECTIONS}")
+        parser.error(f"unknown: {sorted(unknown)}; the sections are {SECTIONS}")
     # With --write-docs alone, the page is built from the results that exist.
     chosen = options.sections or (() if options.write_docs else SECTIONS)
     one_thread()
@@ -62,7 +62,7 @@ def main() -> int:
     if options.write_docs:
         print(f"wrote {write_docs()}")
     if missed:
-        print(f"{missed} requirement(s) missed")
+        print(f"requirements missed: {missed}")
     return 0
 
 

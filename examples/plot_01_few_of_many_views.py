@@ -2,7 +2,7 @@
 Few of many views matter
 ========================
 
-Thirteen views of the same samples, of which three are informative. Learned weights find
+Thirteen views of the same samples, three of them informative. Learned weights find
 them; equal weights and one machine on all columns are held back by the other ten.
 """
 

@@ -1,6 +1,6 @@
 """
-Probabilities and prediction sets that hold
-===========================================
+Calibrated probabilities and prediction sets
+============================================
 
 ``CalibratedClassifierCV`` gives probabilities to a classifier that has none, and MAPIE
 turns probabilities into sets of classes that contain the true one as often as promised.
@@ -88,7 +88,7 @@ ax.set(xlabel="largest probability", ylabel="share of correct predictions")
 #
 # The coverage under a single division into rows held out and new rows is a matter of
 # chance, so twenty divisions are shown. Their mean is the level, as promised; their
-# spread is what to expect of a single one.
+# spread is what to expect from a single one.
 
 levels = np.array([0.8, 0.9, 0.95, 0.99])
 divisions = list(ShuffleSplit(20, train_size=500, random_state=0).split(rest))

@@ -130,8 +130,8 @@ def neighbourhoods(text, rounds=2):
 # Three views
 # -----------
 # Each view is a table of counts. The first two get the kernels ``"auto"``; the sparse
-# neighbourhoods get the usual kernel for fingerprints, that of Tanimoto, as a function
-# of our own.
+# neighbourhoods get the usual kernel for fingerprints, Tanimoto's, as a function of our
+# own.
 
 from sklearn.feature_extraction import DictVectorizer
 

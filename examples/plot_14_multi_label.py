@@ -12,8 +12,8 @@ which function.
 # -----
 # Each of 2417 genes of baker's yeast is described by its expression in 79 microarray
 # experiments and by a phylogenetic profile of 24 numbers (Elisseeff and Weston 2002),
-# and has any of 14 functional classes. The data come with the package river; without
-# it, random labels of a similar kind stand in.
+# and belongs to some of 14 functional classes. The data come with the package river;
+# without it, random labels of a similar kind stand in.
 
 import gzip
 import importlib.util

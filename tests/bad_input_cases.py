@@ -418,8 +418,8 @@ one_row = both(rows(lambda X: X[:1]), labels(lambda y: y[:1]))
 add(
     "a single row",
     one_row,
-    "1 class: 0",
-    "the 1 sample(s)",
+    "1 class in 1 row: 0",
+    "needs at least 2 classes",
     "add rows of other classes",
     unless(MultipleKernelRidge, TransductiveKernelSVC),
 )
@@ -485,7 +485,7 @@ def lazy(X: Any) -> Any:
 
 
 add(
-    "a lazy frame of polars",
+    "a lazy polars frame",
     rows(lazy),
     "LazyFrame",
     "X is",
@@ -501,7 +501,7 @@ def wrapped(X: Any) -> Any:
 
 
 add(
-    "a frame of narwhals",
+    "a narwhals frame",
     rows(wrapped),
     "DataFrame of narwhals",
     "X is",
@@ -561,21 +561,21 @@ def multi_index(X: Any) -> Any:
 
 
 add(
-    "two columns of one name",
+    "two columns with the same name",
     named(renamed("age", "dose", "mass", "g1", "g2", "g1")),
-    "several columns",
+    "repeats the column name",
     "'g1'",
     "Rename all but one",
 )
 add(
-    "two columns of one name, views by position",
+    "two columns with the same name, views by position",
     both(named(renamed("age", "dose", "mass", "g1", "g2", "g1")), params(views=VIEWS)),
-    "several columns",
+    "repeats the column name",
     "'g1'",
     "Rename all but one",
 )
 add(
-    "column names of several levels",
+    "column names with several levels",
     named(multi_index),
     "several levels, such as ('a', 1)",
     "View 'clinical': the column 'age'",
@@ -676,16 +676,16 @@ add(
 add(
     "a row without a view",
     rows(at(np.nan, 7, slice(3, 6))),
-    "lack the view 'right'",
-    "row(s) 7",
+    "entries of the view 'right' are NaN",
+    "row 7",
     "missing='available'",
 )
 add(
     "a row without any entry",
     rows(at(np.nan, 7)),
-    "lack the view 'left'",
-    "row(s) 7",
-    "Drop these rows",
+    "entries of the view 'left' are NaN",
+    "row 7",
+    "Drop such rows",
 )
 add(
     "text in a table, for a kernel on numbers",
@@ -721,9 +721,9 @@ add(
     "SimpleImputer",
 )
 add(
-    "constant columns only",
+    "only constant columns",
     rows(np.ones_like),
-    "every one of the 3 kernel(s) is constant",
+    "every kernel is constant",
     "on the training rows",
     "check the features",
 )
@@ -818,7 +818,7 @@ add(
     "Choose another name",
 )
 add(
-    "two views of one name",
+    "two views with the same name",
     params(views=[("a", "rbf", [0]), ("a", "rbf", [1])]),
     "'a' is used twice",
     "positions 0 and 1 of views",
@@ -841,14 +841,14 @@ add(
 add(
     "a column out of range",
     columns([3, 6]),
-    "the column position(s) 6",
+    "the column position 6, but X has 6 columns",
     "View 'right'",
     "Choose from 0 to 5",
 )
 add(
     "a column twice",
     columns([3, 3]),
-    "the column(s) 3 are selected twice",
+    "it selects the column 3 twice",
     "View 'right'",
     "Name each column once",
 )
@@ -867,7 +867,7 @@ add(
     "one entry per column",
 )
 add(
-    "positions that are no integers",
+    "positions that are not integers",
     columns([3.0]),
     "a list of float",
     "View 'right'",
@@ -928,7 +928,7 @@ add(
 add(
     "a column out of range, from the end",
     columns([0, -7]),
-    "the column position(s) -7",
+    "the column position -7, but X has 6 columns",
     "View 'right'",
     "Choose from 0 to 5",
 )
@@ -1242,7 +1242,7 @@ add(
         labels(lambda y: y[:1]),
     ),
     "1",
-    "sample",
+    "found 1",
     "rows",
     unless(TransductiveKernelSVC),
 )
@@ -1336,9 +1336,9 @@ add(
     "Correct this entry",
 )
 add(
-    "constant kernels only",
+    "only constant kernels",
     stack(np.ones_like),
-    "every one of the 2 kernel(s) is constant",
+    "every kernel is constant",
     "on the training rows",
     "check the features",
 )
@@ -1361,7 +1361,7 @@ def labelled(p: Problem) -> None:
 
 
 add(
-    "a kernel whose columns are in another order than its rows",
+    "a kernel with rows and columns in different orders",
     labelled,
     "row 0 is 'p0', but column 0 is 'p11'",
     "The precomputed kernel",
@@ -1399,26 +1399,26 @@ add(
 add(
     "a dict without a kernel that views names",
     both(stack(lambda K: {"a": K[..., 0]}), params(views=("precomputed", ["a", "b"]))),
-    "lacks the precomputed kernel(s) 'b'",
+    "lacks the precomputed kernel 'b'",
     "a dict with the keys 'a'",
     "Add or rename kernels",
 )
 add(
-    "too many names of kernels",
+    "too many kernel names",
     both(stack(), params(views=("precomputed", ["a", "b", "c"]))),
     "views names 3 precomputed kernels",
     "found 2 in X of shape (12, 12, 2)",
     "one name per kernel",
 )
 add(
-    "two kernels of one name",
+    "two kernels with the same name",
     both(stack(), params(views=("precomputed", ["a", "a"]))),
     "the name 'a' to several kernels",
     "views",
     "Choose a different name",
 )
 add(
-    "names of kernels that are numbers",
+    "kernel names that are numbers",
     both(stack(), params(views=("precomputed", [1, 2]))),
     "int 1",
     "in views",
@@ -1426,7 +1426,7 @@ add(
     error=TypeError,
 )
 add(
-    "a name that is no list",
+    "a name that is not in a list",
     both(stack(), params(views=("precomputed", "a"))),
     "found str 'a'",
     "views=('precomputed', names)",
@@ -1456,14 +1456,14 @@ add(
     "y is too short",
     labels(lambda y: y[:-1]),
     "y has 11",
-    "X has 12 row(s)",
+    "X has 12 rows",
     "one target per row of X",
 )
 add(
     "y is too long",
     labels(lambda y: np.append(y, 1)),
     "y has 13",
-    "X has 12 row(s)",
+    "X has 12 rows",
     "one target per row of X",
 )
 add(
@@ -1477,7 +1477,7 @@ add(
     "y is empty",
     labels(lambda y: y[:0]),
     "y has 0",
-    "X has 12 row(s)",
+    "X has 12 rows",
     "one target per row of X",
 )
 add(
@@ -1491,30 +1491,30 @@ add(
     "NaN in y",
     labels(lambda y: np.where(np.arange(N) == 7, np.nan, y)),
     "Input y contains NaN",
-    "row(s) 7",
-    "Drop these rows",
+    "row 7",
+    "Drop such rows",
 )
 add(
     "infinity in y",
     labels(lambda y: np.where(np.arange(N) == 7, np.inf, y)),
     "Input y contains infinity",
-    "row(s) 7",
-    "Drop these rows",
+    "row 7",
+    "Drop such rows",
 )
 add(
     "None among labels",
     labels(lambda y: ["ill", None] * (N // 2)),
     "NaN or None",
-    "row(s) 1, 3, 5, 7, 9 and 1 more",
-    "Drop these rows",
+    "rows 1, 3, 5, 7, 9 and 1 more",
+    "Drop such rows",
     always_classes,
 )
 add(
     "None among numbers of y",
     labels(lambda y: [1.5, None] * (N // 2)),
     "Input y contains NaN",
-    "row(s) 1, 3, 5, 7, 9 and 1 more",
-    "Drop these rows",
+    "rows 1, 3, 5, 7, 9 and 1 more",
+    "Drop such rows",
     regresses,
 )
 add(
@@ -1533,7 +1533,7 @@ add(
     "fit(X.drop(columns='age'), X['age'])",
 )
 add(
-    "y is the name of no column",
+    "y is the name of a column that does not exist",
     labels(lambda y: "outcome"),
     "the text 'outcome'",
     "y is",
@@ -1581,16 +1581,16 @@ for label in ("ill", 7, True):
     add(
         f"{label!r} as the only class",
         labels(lambda y, label=label: np.full(N, label)),
-        f"1 class: {label!r}",
-        "the 12 sample(s)",
+        f"1 class in 12 rows: {label!r}",
+        "needs at least 2 classes",
         "add rows of other classes",
         unless(MultipleKernelRidge, TransductiveKernelSVC),
     )
 add(
-    "one class beside unlabelled rows",
+    "one class, where rows may be unlabelled",
     labels(lambda y: np.full(N, "ill")),
-    "1 class: ['ill']",
-    "the 12 labelled sample(s)",
+    "1 class in 12 labelled rows: 'ill'",
+    "needs labelled rows",
     "mean unlabelled",
     only(TransductiveKernelSVC),
 )
@@ -1635,18 +1635,18 @@ add(
     regresses,
 )
 add(
-    "-1 as a class beside unlabelled rows",
+    "-1 as a class, although it means unlabelled",
     labels(lambda y: 2 * y - 1),
-    "1 class: [1]",
-    "the 6 labelled sample(s)",
+    "1 class in 6 labelled rows: 1",
+    "'-1' mean unlabelled",
     "encode two classes as 0 and 1",
     only(TransductiveKernelSVC),
 )
 add(
-    "no labelled row",
+    "no labelled rows",
     labels(lambda y: np.full(N, -1)),
     "no class",
-    "the 0 labelled sample(s)",
+    "0 labelled rows",
     "mean unlabelled",
     only(TransductiveKernelSVC),
 )
@@ -1677,7 +1677,7 @@ add(
     error=TypeError,
 )
 add(
-    "rows of y in another order than those of X",
+    "X and y with rows in different orders",
     shuffled,
     "in different orders",
     "row 0 is 'p0' in X and 'p11' in y",
@@ -1688,7 +1688,7 @@ add(
 add = section("Weights of rows and classes, groups, priors")
 
 add(
-    "weights of other length",
+    "weights of the wrong length",
     arguments(sample_weight=np.ones(N - 1)),
     "sample_weight.shape == (11,)",
     "{name}: sample_weight",
@@ -1710,7 +1710,7 @@ add(
     ),
     "there are 11 rows of positive weight",
     "cv names row 11",
-    "Make PredefinedSplit for these rows",
+    "Make the PredefinedSplit for these rows",
     takes("cv", "norm"),
 )
 add(
@@ -1724,18 +1724,18 @@ add(
     "NaN as weight",
     arguments(sample_weight=np.where(np.arange(N) == 7, np.nan, 1.0)),
     "contains NaN",
-    "sample_weight contains NaN: row(s) 7",
+    "sample_weight contains NaN in row 7",
     "a finite number",
 )
 add(
     "infinity as weight",
     arguments(sample_weight=np.where(np.arange(N) == 7, np.inf, 1.0)),
     "contains infinity",
-    "row(s) 7",
+    "row 7",
     "a finite number",
 )
 add(
-    "only weights of zero",
+    "weights that are all zero",
     arguments(sample_weight=np.zeros(N)),
     "zero for every row",
     "{name}: sample_weight",
@@ -1773,9 +1773,9 @@ add(
 add(
     "weights of zero with precomputed kernels",
     both(stack(), arguments(sample_weight=np.where(np.arange(N) == 7, 0.0, 1.0))),
-    "1 row(s) have sample_weight 0",
+    "sample_weight 0 leaves 1 row out",
     "{name}",
-    "remove these rows and columns",
+    "remove such rows and columns",
 )
 add(
     "an unknown word as class weight",
@@ -1826,7 +1826,7 @@ add(
     takes("class_weight"),
 )
 add(
-    "groups of other length",
+    "groups of the wrong length",
     arguments(groups=np.arange(N - 1)),
     "the shape (11,)",
     "groups has",
@@ -1861,20 +1861,20 @@ add(
     "None among groups",
     arguments(groups=["a", None] * (N // 2)),
     "no entry",
-    "groups has no entry for row(s) 1, 3",
-    "Give each of them a group",
+    "groups has no entry for rows 1, 3",
+    "Give every row a group",
     grouped,
 )
 add(
     "NaN among groups",
     arguments(groups=np.where(np.arange(N) == 7, np.nan, 1.0)),
     "no entry",
-    "groups has no entry for row(s) 7",
-    "Give each of them a group",
+    "groups has no entry for row 7",
+    "Give every row a group",
     grouped,
 )
 add(
-    "priors of other length",
+    "priors of the wrong length",
     params(priors=[1.0]),
     "got shape (1,)",
     "priors",
@@ -2023,7 +2023,7 @@ add(
     fda,
 )
 add(
-    "scatter='within' in blocks",
+    "scatter='within' in block form",
     params(scatter="within", formulation="block"),
     "got scatter='within'",
     "formulation='block'",
@@ -2116,14 +2116,14 @@ add(
     "Check how the rows",
 )
 add(
-    "new rows with a column less",
+    "new rows with one column fewer",
     new(lambda X: X[:, :5]),
     "X has 5 features",
     "{name}",
     "is expecting 6 features",
 )
 add(
-    "new rows with a column more",
+    "new rows with one more column",
     new(lambda X: np.hstack([X, X[:, :1]])),
     "X has 7 features",
     "{name}",
@@ -2187,11 +2187,11 @@ add(
     "Is 'dose' now called 'doses'?",
 )
 add(
-    "new rows with two columns of one name",
+    "new rows with two columns with the same name",
     new(repeated, named()),
-    "several columns",
+    "repeats the column name",
     "'g1' (view 'genes')",
-    "Rename all but the intended ones",
+    "Rename all but the intended columns",
 )
 
 
@@ -2202,14 +2202,14 @@ def tensor(X: Any) -> Any:
 
 
 add(
-    "new rows of another array library",
+    "new rows from another array library",
     new(tensor),
     "X is an array of torch",
     "fitted on an array of numpy",
     "move X there, or fit again where X is",
 )
 add(
-    "new kernels with a training row less",
+    "new kernels with one training row fewer",
     new(lambda K: K[:, :-1], stack()),
     "X has 11 features",
     "{name} is expecting 12",
@@ -2230,14 +2230,14 @@ add(
     "numpy.moveaxis(X, 0, -1)",
 )
 add(
-    "one new kernel of two",
+    "one new kernel instead of two",
     new(lambda K: K[..., 0], stack()),
     "found 1 in X of shape (12, 12)",
     "{name} was fitted on 2",
     "Pass the same kernels as in fit",
 )
 add(
-    "three new kernels of two",
+    "three new kernels instead of two",
     new(lambda K: K[..., [0, 1, 1]], stack()),
     "found 3 in X of shape (12, 12, 3)",
     "{name} was fitted on 2",
@@ -2293,15 +2293,15 @@ def portions(*pairs: Any) -> Change:
 
 
 add(
-    "an iterator beside y",
+    "an iterator together with y",
     rows(lambda X: iter([X])),
-    "here ndarray",
+    "got ndarray",
     "an iterator yields pairs (X, y)",
     "leave out y",
     streams,
 )
 add(
-    "an iterator of nothing",
+    "an empty iterator",
     portions(),
     "no rows",
     "the input X",
@@ -2318,7 +2318,7 @@ add(
     error=TypeError,
 )
 add(
-    "a portion with a column less",
+    "a portion with one column fewer",
     portions(lambda X, y: (X, y), lambda X, y: (X[:, :5], y)),
     "X has 5 features",
     "the portion that starts at row 12",
@@ -2334,7 +2334,7 @@ add(
     streams,
 )
 add(
-    "a portion with a target less",
+    "a portion with one target fewer",
     portions(lambda X, y: (X, y), lambda X, y: (X, y[1:])),
     "y has 11",
     "the portion that starts at row 12",
@@ -2342,7 +2342,7 @@ add(
     streams,
 )
 add(
-    "weights of rows that come in portions",
+    "weights for rows that come in portions",
     both(portions(lambda X, y: (X, y)), arguments(sample_weight=np.ones(N))),
     "got list_iterator",
     "sample_weight needs all rows at once",
@@ -2409,7 +2409,7 @@ def portion(*calls: Any, **parameters: Any) -> Change:
 
 X0, y0 = table()
 add(
-    "partial_fit without rows, at first",
+    "partial_fit without rows, in the first call",
     portion((None, None, {})),
     "there were none",
     "partial_fit without rows",
@@ -2425,7 +2425,7 @@ add(
     streams,
 )
 add(
-    "partial_fit with a label that is no class",
+    "partial_fit with a label that is not a class",
     portion((X0, y0, {"classes": [0, 2]})),
     "y contains 1",
     "classes=[0, 2]",
@@ -2433,7 +2433,7 @@ add(
     fda,
 )
 add(
-    "balanced classes of rows that come in portions",
+    "balanced classes for rows that come in portions",
     portion((X0, y0, {"classes": [0, 1]}), class_weight="balanced"),
     "class_weight='balanced'",
     "{name}",
@@ -2443,7 +2443,7 @@ add(
 add(
     "portions with labels of two types",
     portion((X0, y0, {}), (X0, y0.astype(str), {})),
-    "y holds text, but the first portion numbers",
+    "y holds text, but numbers in the first portion",
     "portion that starts at row",
     "Convert y",
     fda,
@@ -2451,13 +2451,13 @@ add(
 add(
     "portions with different numbers of outputs",
     portion((X0, X0[:, 0], {}), (X0, X0[:, :2], {})),
-    "y holds 2 output(s) per row, but the first portion 1",
+    "y holds 2 outputs per row, but 1 output per row in the first portion",
     "portion that starts at row",
     "Convert y",
     regresses,
 )
 add(
-    "kernels on the fly of rows that come in portions",
+    "kernels on the fly for rows that come in portions",
     portion((X0, y0, {}), features="on_the_fly"),
     "features='on_the_fly'",
     "partial_fit takes rows in portions",

@@ -205,8 +205,8 @@ def cholesky(a: Array, *, overwrite: bool = False, block: int | None = None) -> 
     needed; the strict upper triangle of the result is then undefined, so use it through
     :func:`solve_triangular` only.
 
-    ``block`` is the size of blocks and of the largest matrix that needs none; what
-    takes the factor must be given the same.
+    ``block`` is the size of blocks and of the largest matrix that needs none; functions
+    that take the factor must be given the same size.
     """
     if _in_blocks(a, block):
         return _cholesky_in_place(a if overwrite else detached(a), block or BLOCK)
@@ -247,7 +247,7 @@ def _cholesky_in_place(a: Array, block: int) -> Array:
 
         A_JJ - L_J L_J' = L_JJ L_JJ',    L_IJ = (A_IJ - L_I L_J') L_JJ^-T    below it
 
-    so nearly all of the work is one product per block. GPUs take long for
+    so nearly all of the work is one product per block. GPUs are slow at
     triangular solves, so each corner is inverted once. The strict upper triangle of the
     corner, which nobody reads, keeps the inverse for :func:`_solve_in_blocks`.
     """
@@ -671,7 +671,7 @@ def _from_rlimit() -> int | None:
 CHUNK_ENTRIES = 2**20
 #: A block that stays in cache while several operations are applied to it.
 CACHE_ENTRIES = 2**16
-#: A block for a GPU, where every operation has a fixed price.
+#: A block for a GPU, where every operation has a fixed cost.
 GPU_ENTRIES = 2**26
 
 
@@ -734,7 +734,7 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     Parameters
     ----------
     X : object
-        Rows. Those in portions, of unknown number, and arrays of other libraries than
+        Rows. Those in portions, of unknown number, and arrays of libraries other than
         NumPy, which have threads or devices of their own, change nothing.
     row_size : int, optional
         Entries computed for each row; by default, as many as there are rows.
@@ -779,7 +779,7 @@ def in_threads(
     parts : sequence
         Independent parts of the work.
     entries : int
-        Numbers that are computed altogether; for few, no thread is started.
+        How many numbers are computed in all; for few, no thread is started.
 
     Returns
     -------

@@ -13,7 +13,7 @@ ALLOWED_VIOLATION = 1e-9
 #: The smallest gap worth requesting with kernels in single precision: their entries,
 #: accurate to 6e-8, are summed and divided by alpha before they enter a bound.
 FLOAT32_TOL = 1e-4
-#: Change of functions by float32, relative to the largest value, that is worth telling.
+#: Change of functions by float32, relative to the largest value, worth reporting.
 NOTABLE = 1e-3
 #: A gap below this that no longer shrinks is limited by rounding; with a larger gap
 #: the iteration may merely have stalled for a while.

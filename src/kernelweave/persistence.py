@@ -43,12 +43,12 @@ from kernelweave._files import check_arrays
 from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.columns import some
 
-#: Raised when the layout of the archive changes; older files stay readable.
+#: Increased when the layout of the archive changes; older files stay readable.
 FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: What the header holds, and of which type.
+#: What the header holds, and the type of each entry.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
     "written": str,
@@ -85,7 +85,7 @@ MOVED = {
 }
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
-#: How functions of sklearn.metrics are called that a scorer may be made of ...
+#: Endings of the functions of sklearn.metrics that a scorer may be made of ...
 SCORES = ("_score", "_loss", "_error")
 #: ... and those of sklearn.feature_selection that rate columns.
 SELECTS = (
@@ -96,9 +96,8 @@ SELECTS = (
     "mutual_info_regression",
     "r_regression",
 )
-#: Types from elsewhere that run no code: of sparse rows; imputers of scikit-learn keep
-#: their dtypes, selectors choose the columns of views, and tables hold values of the
-#: others.
+#: Types from elsewhere that run no code: sparse rows; the dtypes that scikit-learn's
+#: imputers keep; selectors of the columns of views; and values in tables.
 HARMLESS = (
     "scipy.sparse._csr.csr_array",
     "scipy.sparse._csr.csr_matrix",
@@ -260,7 +259,7 @@ def _with_moved_types(content: bytes) -> tuple[bytes, set[str]]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a type is one of the parts of which this package's models are made.
+    """Whether a type is one of the parts that this package's models are made of.
 
     Only classes that a module of :data:`ROOMS` or :data:`SCIKIT_LEARN` itself defines
     count, since these modules import others by name, and of the functions only

@@ -111,7 +111,7 @@ class Bank(Protocol):
         An array with the namespace, device and dtype of the kernels.
     is_cheap_to_cut : bool
         Whether a subset of the kernels can be taken without copying n x n matrices,
-        and pays where most of very many kernels get no weight.
+        and pays off where most of very many kernels get no weight.
     errors : ndarray of shape (p,) or None
         Bounds on the errors of the kernels' eigenvalues, if these matter.
     standard : object
@@ -557,8 +557,8 @@ def weight_remarks(
         if np.any(counts[group]):
             names = " and ".join(repr(bank.names[i]) for i in group)
             remarks.append(
-                f"kernels {names} are the same up to scale: the data cannot tell how "
-                "to share the weight between them"
+                f"kernels {names} are the same up to scale: the data do not determine "
+                "how they share their weight"
             )
     if learns_alpha and np.sum(weights) < NO_KERNEL:
         remarks.append(
@@ -572,7 +572,7 @@ def weight_remarks(
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
                 f"the learned {alpha} is not identifiable: on the training rows the "
-                f"kernel(s) {names} nearly equal the identity, so their weight is "
+                f"identity is nearly the same as {names}, whose weight is therefore "
                 "regularisation rather than information"
             )
     return tuple(remarks)

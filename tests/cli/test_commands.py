@@ -168,13 +168,13 @@ DROP = ["--drop", "id", "--drop", "x", "--drop", "x"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gaps.csv", "--label", "y"], "no id in 1 row(s), counted from 0: 1"),
+        (["gaps.csv", "--label", "y"], "no id in row 1 (counted from 0)"),
         (["a.csv", "--label", "z", *DROP], "the label column 'z' is not in a.csv"),
         (["a.csv", "b.csv", "--label", "a.id"], "--label a.id holds the ids"),
         (["a.csv", "--label", "y", "--groups", "y"], "--groups y is the label"),
         (
             ["a.csv", "b.csv", "--label", "y", "--groups", "site"],
-            "Table 'b': it has 1 id(s) that occur more than once: 'r' (2 rows)",
+            "Table 'b': it has 1 id in several rows: 'r' (2 rows)",
         ),
     ],
 )
@@ -189,7 +189,7 @@ def test_mistakes_about_ids(tmp_path, capsys, arguments, message):
 @pytest.mark.parametrize(("label", "advised"), [("y", True), (None, False)])
 def test_only_training_rows_have_groups(label, advised, tmp_path):
     (tmp_path / "t.csv").write_text("id,x,y\nr,1,u\nr,2,v\n")
-    with pytest.raises(ValueError, match="more than once: 'r'") as caught:
+    with pytest.raises(ValueError, match="in several rows: 'r'") as caught:
         samples._join(samples.read_tables(["t.csv"], "id"), label)
     assert ("use --groups id" in str(caught.value)) == advised
 

@@ -169,7 +169,7 @@ def test_files_of_one_run_appear_together(fake, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["fake", "--table", "9"], "fake has no table9; there are table1, figure3"),
+        (["fake", "--table", "9"], "fake has no table9; it has table1, figure3"),
         (["fake", "--part", "all"], "fake has no all"),
         (["fake", "--markdown", "none.md"], "none.md"),
         (["fake", "--out", "taken"], "holds files that kernelweave did not write"),

@@ -32,7 +32,7 @@ def test_kernels_that_agree_up_to_scale_are_named(rng, factor, dtype):
     (remark,) = weight_remarks(bank, np.full(5, 0.2), False)
     assert "'k1' and 'k4'" in remark
     assert "'k0'" not in remark
-    assert "share the weight between them" in remark
+    assert "do not determine how they share" in remark
 
 
 def test_one_remark_for_each_group(rng):

@@ -242,7 +242,7 @@ def test_a_row_without_a_prediction_is_not_right(rows):
         (KernelAlignment(VIEWS), [0, 1], "only transforms"),
         (DummyRegressor(), [0, 1], "estimator of this package"),
         (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
-        (classifier(), ["a", None], r"1 row\(s\) have no label, row\(s\) 1"),
+        (classifier(), ["a", None], r"no label in row 1"),
     ],
 )
 def test_refusals(model, y, message):

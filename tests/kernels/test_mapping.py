@@ -109,7 +109,7 @@ def test_constant_kernels_leave_the_bank(constant, rows):
 @pytest.mark.filterwarnings("ignore::kernelweave.exceptions.KernelWarning")
 def test_nothing_but_constant_kernels():
     kernel_map = KernelMap(PrecomputedSource(np.ones((5, 5, 2)), ["a", "b"]))
-    with pytest.raises(ValueError, match=r"every one of the 2 kernel\(s\) is constant"):
+    with pytest.raises(ValueError, match="every kernel is constant"):
         kernel_map.fit()
 
 

@@ -442,10 +442,10 @@ def test_without_gaps_missing_changes_nothing(make_problem):
 def test_gaps_are_an_error_by_default(make_problem, rng):
     problem = make_problem(3)
     X, _ = with_gaps(problem.X, rng)
-    with pytest.raises(ValueError, match=r"lack the view"):
+    with pytest.raises(ValueError, match="all entries of the view"):
         MixtureKDA(problem.views).fit(X, problem.y)
     model = MixtureKDA(problem.views).fit(problem.X, problem.y)
-    with pytest.raises(ValueError, match=r"lack the view"):
+    with pytest.raises(ValueError, match="all entries of the view"):
         model.predict(X)
 
 
@@ -555,12 +555,12 @@ def test_no_view_left(make_problem):
     problem = make_problem(3)
     model = MixtureKDA(problem.views, missing="available").fit(problem.X, problem.y)
     problem.X[4] = problem.new[7] = np.nan
-    with pytest.raises(ValueError, match=r"1 new row\(s\) lack every view, row\(s\) 7"):
+    with pytest.raises(ValueError, match="every view is missing in new row 7"):
         model.predict(problem.new)
     for missing in ("available", "zero"):
         model.set_params(missing=missing)
         with pytest.raises(
-            ValueError, match=r"training row\(s\) lack every view, row\(s\) 4\. "
+            ValueError, match=r"every view is missing in training row 4\. "
         ):
             clone(model).fit(problem.X, problem.y)
 
@@ -570,7 +570,7 @@ def test_class_absent_from_a_view(make_problem):
     X = problem.X.copy()
     X[problem.y == 2, :3] = np.nan
     model = MixtureKDA(problem.views, missing="available")
-    with pytest.warns(KernelWarning, match=r"view 'first' has fewer than 2 rows.* 2 "):
+    with pytest.warns(KernelWarning, match="'first' has fewer than 2 rows of class 2"):
         model.fit(X, problem.y)
     assert model.class_weights_[0, 2] == 0 and model.class_weights_[0, 0] > 0
     assert any("first" in remark for remark in model.certificate_.remarks)
@@ -757,7 +757,7 @@ def test_constant_kernels_have_no_weight(make_problem):
     assert np.all(np.isfinite(model.predict_proba(new)))
     with (
         pytest.warns(KernelWarning),
-        pytest.raises(ValueError, match="every one of the 1 kernel"),
+        pytest.raises(ValueError, match="every kernel is constant"),
     ):
         MixtureKDA(views[:1]).fit(X, problem.y)
 

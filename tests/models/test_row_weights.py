@@ -237,7 +237,7 @@ def test_precomputed_kernels(data):
     scores = found.decision_function(K), expected.decision_function(K[:, copies])
     assert_allclose(*scores, atol=1e-3 * np.max(np.abs(scores)))
     weights[3] = 0
-    with pytest.raises(ValueError, match=r"1 row\(s\) have sample_weight 0.*remove"):
+    with pytest.raises(ValueError, match=r"sample_weight 0 leaves 1 row out.*remove"):
         model.fit(K, y, weights)
 
 

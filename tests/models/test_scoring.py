@@ -297,7 +297,7 @@ def test_what_cannot_be_measured_is_refused(data, kind, scoring, message):
 def test_weights_are_refused_by_measures_without_them(data):
     X, _ = data
     model = MultipleKernelRidge(VIEWS, scoring="neg_max_error", cv=None)
-    with pytest.raises(ValueError, match="takes no weights of rows"):
+    with pytest.raises(ValueError, match="takes no row weights"):
         model.fit(X, X[:, 0], sample_weight=np.arange(N) + 1.0)
 
 

@@ -83,9 +83,7 @@ def test_select():
     assert [e.key for e in paper.select("table2")] == ["table2"]
     assert [e.key for e in paper.select("figure1")] == ["figure1"]
     assert [e.key for e in paper.select("table1")] == ["table1"]
-    with pytest.raises(
-        ValueError, match="no figure7; there are table1, table2, figure1"
-    ):
+    with pytest.raises(ValueError, match="no figure7; it has table1, table2, figure1"):
         paper.select("figure7")
 
 

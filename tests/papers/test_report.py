@@ -61,7 +61,7 @@ def test_markdown_has_paper_ours_and_verdict(results):
     ) in text
     assert "the paper uses 8" in text
     assert "- Left out: moon: the data set 'moon' was not found" in text
-    assert "- Warning from warns in 4 split(s): in float64 the gap is #" in text
+    assert "- Warning from warns in 4 splits: in float64 the gap is #" in text
     assert "| the moon is cheese | not run |" in text
 
 

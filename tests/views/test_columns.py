@@ -113,7 +113,7 @@ def test_views_may_share_columns():
     found = positions(pandas_frame(), slice("g2", "p1"), "p3", ["g1", "g2", "p1"])
     assert found == [[1, 2], [4], [0, 1, 2]]
     assert positions(DATA, [-1], [0, 4], slice(None)) == [[4], [0, 4], [0, 1, 2, 3, 4]]
-    with pytest.raises(ValueError, match=r"'v1'.*column\(s\) 4 are selected twice"):
+    with pytest.raises(ValueError, match=r"'v1'.*selects the column 4 twice"):
         positions(DATA, [-1], [4, 0, -1])
 
 
@@ -133,9 +133,7 @@ def test_columns_are_found_by_name_in_any_order(make):
     order = ["p3", "g2", "p2", "g1"]
     X = X[order] if make is pandas_frame else X.select(order)
     assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # no view uses p1
-    lacks = (
-        r"lacks the column\(s\) 'p1' \(views 'v0', 'v2'\), which were present in fit"
-    )
+    lacks = r"lacks the column 'p1' \(views 'v0', 'v2'\), present in fit"
     with pytest.raises(ValueError, match=lacks):
         found_in(X, [0, 2], [3], [2, 4])
 
@@ -155,7 +153,7 @@ def test_repeated_names_matter_only_where_they_are_used():
     X = pandas_frame()
     twice = X[["g1", "g2", "p1", "g1", "p2", "p3"]]
     assert found_in(twice, [1, 2], [4]) == [[1, 2], [5]]
-    with pytest.raises(ValueError, match=r"several columns with .* 'g1' \(view 'v1'\)"):
+    with pytest.raises(ValueError, match=r"repeats the column name 'g1' \(view 'v1'\)"):
         found_in(twice, [1], [0, 4])
 
 
@@ -165,7 +163,7 @@ def test_many_lacking_columns_are_counted():
         found_in(X, slice(None))
     names = [f"g{i}" for i in range(20)]
     view = View("v", "auto", slice(None))
-    with pytest.raises(ValueError, match=r"'g4' \(view 'v'\) and 15 more, which"):
+    with pytest.raises(ValueError, match=r"'g4' \(view 'v'\) and 15 more, present"):
         find_columns(X[["xp1"]], [view], [list(range(20))], names)
 
 
@@ -173,7 +171,7 @@ def test_many_lacking_columns_are_counted():
 def test_integers_agree_with_numpy(columns, cut):
     expected = np.arange(5)[columns].tolist()
     if len(set(expected)) < len(expected):
-        with pytest.raises(ValueError, match=r"selected twice"):
+        with pytest.raises(ValueError, match=r"selects the columns? .* twice"):
             positions(DATA, columns)
     else:
         assert positions(DATA, columns) == [expected]

@@ -30,7 +30,7 @@ from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.models.shared.learner import accuracy
 from kernelweave.report import write_report
 
-#: Views of noise, and columns of each.
+#: Number of noise views, and of columns in each.
 N_NOISE, N_EACH = 10, 64
 #: Number of digits to learn from, and to test on.
 N_TRAIN, N_TEST = 200, 1000

@@ -313,7 +313,7 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
 
 
 def _mistakes(problem: Problem) -> Iterator[str]:
-    """Warn of classes that may be misspelled, and columns that give the label away."""
+    """Warn about classes that may be misspelled, and columns that reveal the label."""
     if problem.task == "regression":
         return
     label, data = problem.options.label, problem.samples.data
@@ -325,7 +325,7 @@ def _mistakes(problem: Problem) -> Iterator[str]:
         if len(names) > 1:
             yield (
                 f"the classes {some(map(repr, names))} of {label!r} differ only in "
-                "case; spell them alike if they are one class"
+                "case; spell them the same way if they are one class"
             )
     k = len(classes)
     for name, column in data.select_dtypes(exclude="floating").items():

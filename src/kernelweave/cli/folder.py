@@ -76,14 +76,14 @@ class Draft:
 
     @contextmanager
     def file(self, name: str, content: str) -> Iterator[Path]:
-        """Path to which a file is to be written; disk errors name the file."""
+        """Path to write a file to; disk errors name the file."""
         with _named_errors(self.folder / name):
             yield self.staging / name
         self.written[name] = content
 
     @contextmanager
     def elsewhere(self, name: str) -> Iterator[Path]:
-        """Path to which a file outside the folder is to be written."""
+        """Path to write a file outside the folder to."""
         final = Path(name)
         draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
         for kind in (HIDDEN, f".{HIDDEN}"):  # the second while a draft is written
@@ -444,7 +444,7 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 
 @contextmanager
 def undisturbed(folder: Path) -> Iterator[None]:
-    """Let no interrupt or other run come between files that belong together."""
+    """Keep interrupts and other runs from separating files that belong together."""
     with _uninterrupted(), _locked(folder):
         yield
 

@@ -271,7 +271,7 @@ def _add_inspect(command: Command) -> None:
 def _add_report(command: Command) -> None:
     report = command(
         "report",
-        help="write one HTML page on what a model has learned",
+        help="write one HTML page about what a model has learned",
         description="Write one HTML page. The first argument may be a saved model, "
         "followed by the tables it was fitted to; otherwise a model is fitted first.",
     )
@@ -290,9 +290,9 @@ def _add_reproduce(command: Command) -> None:
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()
     for kind in ("table", "figure"):
-        text, key = f"this {kind} only", f"{kind}{{}}".format
+        text, key = f"only this {kind}", f"{kind}{{}}".format
         _add(which, f"--{kind}", "N", text, dest="part", type=key)
-    _add(which, "--part", "KEY", "this experiment only, by its key")
+    _add(which, "--part", "KEY", "only the experiment with this key")
     splits = "number of random splits per row (default: as many as in the paper)"
     option("--splits", "N", splits, type=_at_least(1))
     flag = partial(reproduce.add_argument, action="store_true")
@@ -302,7 +302,7 @@ def _add_reproduce(command: Command) -> None:
     jobs = "number of processes; -1: one per processor"
     option("--jobs", "N", jobs, 1, type=_at_least(1, -1))
     option("--dask", "ADDRESS", "run splits on the workers of this scheduler")
-    page = "also write the tables to this page, in place of all after its mark"
+    page = "also write the tables to this page, replacing everything after its mark"
     option("--markdown", "PAGE.md", page)
     option("--out", "DIR", "folder for the results", "kernelweave-reproduce")
 

@@ -24,11 +24,11 @@ MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-#: Endings of files that are not text, without that of a compression.
+#: Endings of files that are not text, apart from compressed ones.
 PARQUET, EXCEL, MUDATA = (".parquet", ".pq"), (".xlsx", ".xlsm"), (".h5mu",)
 #: A Parquet file of any size may hold this much.
 PARQUET_BYTES = 2**25
-#: Most columns without a name, such as the first, or empty ones after the last.
+#: At most this many columns may lack a name: the first, say, or empty ones at the end.
 UNNAMED = 100
 #: Number of lines from which the separator is inferred.
 SNIFFED = 20

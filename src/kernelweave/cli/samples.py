@@ -19,7 +19,7 @@ from kernelweave.cli.read import (
     read_mudata,
     suggest,
 )
-from kernelweave.views.columns import counted, some
+from kernelweave.views.columns import counted, some, with_names
 from kernelweave.views.ids import check_distinct, read_ids
 from kernelweave.views.tables import join_tables
 
@@ -249,7 +249,7 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
-        told.append(f"No row has the view{'s' * (len(gone) > 1)} {some(gone)}.")
+        told.append(f"No row has {with_names('the view', gone)}.")
     if target is not None:
         target = target.reindex(joined.data.index)
     data = joined.data.reindex(columns=wanted)

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import Samples
 
-#: Most digests that a model file keeps, one per row and view: 3 MB.
+#: The most digests that a model file keeps, one per row and view: 3 MB.
 MOST_DIGESTS = 2**18
 
 

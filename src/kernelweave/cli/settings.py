@@ -68,7 +68,7 @@ def _checked(
     found = {}
     for key, value in table.items():
         if key not in known:
-            hint = suggest(key, list(known)).replace("the columns are", "there are")
+            hint = suggest(key, list(known)).replace("the columns", "the keys")
             raise ValueError(f"{where}: {key!r} is not a key; {hint}")
         try:
             found[key] = known[key](value)
@@ -126,6 +126,6 @@ DATA = {
     **dict.fromkeys(("id", "label", "groups"), _a("text", str)),
     "task": _task,
     "drop": _names,
-    "view_prefix": _a("truth value", bool),
+    "view_prefix": _a("boolean", bool),
 }
 VIEW = {"columns": _names, "drop": _names, "kernel": _kernel}

@@ -105,7 +105,7 @@ class Margin(KernelCriterion):
 
     Row weights r multiply the slacks: ``sum_i r_i xi_i`` and ``sum_i r_i xi_i^2``. Then
     ``a_i <= C r_i``, and the identity becomes ``diag(1/r)``. A hard margin has no
-    slacks, and ignores them. Whole numbers r are copies of rows.
+    slacks, and ignores r. Whole numbers r are copies of rows.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class MixtureLikelihood(Criterion):
         if self.prior > 0:
             linear += self.prior * float(np.sum(np.log(columns / p))) / self.total
         upper = self._value(weights, self._mixed(weights))
-        # sums of logarithms of about 1, of which a strong prior has very many
+        # sums of logarithms of about 1; a strong prior adds very many
         rounding = ROUNDING_UNITS * float(np.finfo(np.float64).eps) * mass
         return MixtureTerms(upper, linear, scores, mass, rounding=rounding)
 

@@ -86,10 +86,10 @@ def make_views(
         blocks[f"view{v}"] = (values, [f"view{v}_{j}" for j in range(n_features)])
     about = (
         f"Made by kernelweave.datasets.make_views: {n_samples} rows of {n_classes} "
-        f"classes in {n_views}\nviews of {n_features} columns. In {n_informative} "
-        "view(s), each class has its own centre, at\na distance of about "
-        f"{separation:g} standard deviations from the overall mean; the other\nviews "
-        "are noise.\n"
+        f"classes in {n_views}\nviews of {n_features} columns. Informative views: "
+        f"{n_informative}. There, each class has its own centre,\nat a distance of "
+        f"about {separation:g} standard deviations from the overall mean; the other\n"
+        "views are noise.\n"
     )
     return views_bunch(
         blocks,

@@ -121,7 +121,7 @@ def fetch_views(
 
     In miniACC, 49 of 92 patients lack one or more of the five assays: their entries in
     these views are NaN, as the parameter ``missing`` of the estimators expects. Reading
-    it takes the extra "r", but not R.
+    it needs the extra "r", but not R.
 
     Parameters
     ----------

@@ -117,8 +117,8 @@ class _OfViews(BaseEstimator):
 class OneView(_OfViews):
     """The model of a single view, fitted to the rows that have it.
 
-    For a row without the view, the prediction is the class proportions, or the mean; if
-    the view is constant, for every row.
+    For rows without the view, and for all rows if the view is constant, the prediction
+    is the class proportions, or the mean.
     """
 
     def __init__(self, views: Any, base: Any, place: int) -> None:

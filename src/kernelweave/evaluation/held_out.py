@@ -189,8 +189,8 @@ def out_of_fold(
         Predictions and projections of the rows.
     """
     classes = np.unique(y) if is_classifier(model) else None
-    # Floats, since whole numbers as targets must not round predictions. The class of a
-    # row in a fold is wrong for every row in no fold.
+    # Floats, since integer targets must not round predictions. A row in no fold is the
+    # only one of its class, so the class of any row in a fold is wrong for it.
     predicted = np.full(y.shape, np.nan)
     if classes is not None:
         predicted = np.full_like(y, y[fold > 0][0])

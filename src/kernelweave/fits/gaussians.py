@@ -20,8 +20,8 @@ VARIANCE_RANGE = (1.0, 1e3)
 #: Without this prior the means of small classes are mostly noise.
 PRIOR_ROWS = 10.0
 #: A slope below this many units of rounding counts as zero: projections of held-out
-#: rows are differences of targets and residuals. Of rows that have nothing in common,
-#: whose projections are zero, slopes of up to 11 units were found.
+#: rows are differences of targets and residuals. For rows that have nothing in
+#: common, whose projections are zero, slopes of up to 11 units were found.
 NO_SLOPE = 32.0
 
 

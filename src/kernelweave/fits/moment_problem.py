@@ -299,7 +299,7 @@ def trace_scales(
     """
     varies = traces > np.maximum(CONSTANT_VARIANCE * rounding, total * noise)
     if not np.any(varies):
-        raise nothing_varies(len(traces))
+        raise nothing_varies()
     return np.where(varies, total / np.where(varies, traces, 1.0), 0.0)
 
 

@@ -109,7 +109,7 @@ class PredictivePath(LooPath):
             floor = levels[0] / self.mean_eigenvalue
             warnings.warn(
                 f"float{bits} cannot tell a noise level below {floor:.1g} from "
-                f"rounding, and {n_raised} of {len(chosen)} class coordinate(s) might "
+                f"rounding, and {n_raised} of {len(chosen)} class coordinates might "
                 "take a smaller one: pass the rows in float64, or give noise",
                 KernelWarning,
                 stacklevel=5,
@@ -224,8 +224,8 @@ class PredictivePath(LooPath):
 def count_rows(gram: Array, target: Array, design: RowDesign) -> float:
     """How many rows the marginal likelihood counts.
 
-    Copies with one target count once. Those of different targets tell what the noise
-    is, and count as often as their weights say, but each at least once.
+    Copies with the same target count once. Those with different targets determine the
+    noise, and count as often as their weights say, but each at least once.
 
     Parameters
     ----------
@@ -302,8 +302,8 @@ class LooTable:
         """Log density (g, k) of the rows at their common variance, up to a constant.
 
         It falls with the squared error alone. The density at the variance of each row
-        has no bound: a row with an equal one beside it is predicted without error at no
-        noise, and some such pairs would outweigh all rows that this predicts badly.
+        has no bound: without noise, a row with an identical copy is predicted without
+        error, and a few such pairs would outweigh all rows that are predicted badly.
         """
         squares = np.average(self.residual**2, axis=1, weights=self.weights)
         return -0.5 * np.sum(self.weights) * np.log(_positive(squares))
@@ -534,8 +534,8 @@ def excess_remark(noise: float | str, excess: float) -> str | None:
         return None
     return (
         f"noise={noise!r} chose levels at which the squared error of rows left out is "
-        f"{excess:.1f} times as large as with more noise: rows that are much alike are "
-        "so likely without noise that they outweigh the others; noise='loo' chooses by "
+        f"{excess:.1f} times as large as with more noise: very similar rows are so "
+        "likely without noise that they outweigh the others; noise='loo' chooses by "
         "that error"
     )
 

@@ -78,7 +78,7 @@ class RowDesign:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every row counts once and is left out by itself."""
+        """Whether every row counts once and is left out on its own."""
         return self.weights is None and self.groups is None
 
     @cached_property
@@ -197,7 +197,7 @@ class RowDesign:
         in place of a_T and ``w t`` in place of B: the difference is subtracted. If no
         two rows have anything in common, all projections are then equal.
 
-        Where all g groups count alike, this would multiply every projection by
+        Where all g groups count equally, this would multiply every projection by
         ``(g - 2) / (g - 1)``. The projections of new rows, which leave nothing out, are
         compared with these, so that factor is undone.
         """
@@ -683,7 +683,7 @@ class AlphaPath(ABC):
         return float(_refined(grid, errors, measure)[0])
 
     def best_alphas(self) -> np.ndarray:
-        """The alpha with the smallest error for each column by itself, (k,)."""
+        """The alpha with the smallest error for each column separately, (k,)."""
         grid = self.grid()
         return _refined(grid, self.errors(grid[:, None]), self.errors)
 
@@ -737,7 +737,7 @@ def _refined(
     ``errors`` (a, m) are those at the points of ``grid`` (a,), and ``measure`` maps
     alphas (b, m), one per column, to their errors (b, m): several alphas take little
     more time than one. Every finer grid lies between the neighbours of the best point.
-    At last the errors of three points leave an error of 1e-5 or so in log alpha.
+    In the end, the errors of three points leave an error of 1e-5 or so in log alpha.
     """
     columns, best = np.arange(errors.shape[1]), _last_best(errors)
     points, found = np.tile(np.log(grid)[:, None], len(columns)), errors
@@ -894,7 +894,7 @@ INNER_SHARE = 0.1
 MOST_INVERSES = 16
 #: With this many rows or more, a sample of them is searched first.
 SAMPLED_FROM = 1500
-#: With this many rows or more, slopes are estimated, from so many random vectors.
+#: With this many rows or more, slopes are estimated, from this many random vectors.
 PROBED_FROM, N_PROBES = 3000, 128
 #: Curvature of the log error of four times as many rows, relative to that of a sample.
 FLATTER = 0.5
@@ -1036,7 +1036,7 @@ class LooDescent:
         start : float
             Alpha to begin with.
         curvature : float, default=0.0
-            A guess of the second derivative; 0 if there is none.
+            A guess at the second derivative; 0 if there is none.
         rival : float, default=inf
             The search ends early where no error below this is in sight.
         local : bool, default=False

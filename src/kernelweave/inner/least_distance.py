@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 
 from kernelweave._array import FactorizationError
 
-#: A residual this small says that the constraints contradict one another.
+#: A residual this small means that the constraints contradict one another.
 CONTRADICTION = 1e-14
 
 

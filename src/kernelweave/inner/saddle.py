@@ -207,7 +207,7 @@ class SaddlePath:
         self.emphasis = max(1.0, SHARE_OF_WEIGHTS * n * k / problem.n_weights)
         require_memory(
             8 * n * n * (k + 2),
-            f"an interior point for {n} rows and {k} column(s)",
+            f"an interior point of {n} x {k} variables",
             "use fewer rows or classes",
             problem.bank.like,
         )

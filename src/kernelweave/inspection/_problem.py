@@ -282,7 +282,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         why = "some of its rows may have no label; fit the labelled rows alone"
     elif model.kernel_map_.source is None:
         why = (
-            "it was fitted on explicit features, of which only moments were kept; fit "
+            "it was fitted on explicit features, and only moments were kept; fit "
             "the same model on a sample of the rows that is small enough for exact "
             "kernels"
         )

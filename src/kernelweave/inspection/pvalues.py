@@ -43,7 +43,7 @@ def view_pvalues(
     **Why this is valid.** The hypothesis is that the view is independent of the target,
     of all other views and of the row weights, which stay in place when the rows of a
     decoy move. Then the view and its R decoys are exchangeable, and any two of them
-    could have met in a solve. Think of all R + 1 as players of a tournament: at
+    could have met in a solve. Think of all R + 1 as players in a tournament: at
     most ``2 l + 1`` of them can lose l games or fewer, so the view is one of these with
     probability at most ``(2 l + 1) / (R + 1)``, and ``P(p_v <= a) < 2 a`` for every a,
     number of rows and kernel. Usually it is about a. Measured with the defaults on
@@ -74,7 +74,7 @@ def view_pvalues(
     is the question of :func:`view_ablation`: two copies of a good view both have small
     p-values. A large one means that these rows show no relation. The p-values are not
     corrected for the number of views: for the probability of any false discovery among
-    v views to be about a at most, require ``p <= a / v``, which takes
+    v views to be at most about a, require ``p <= a / v``, which takes
     ``n_decoys >= v / a``.
 
     Parameters

@@ -273,7 +273,7 @@ def center_tiles(
 ) -> Iterator[Centering]:
     """The centring of every kernel, from one pass over the pairs of rows.
 
-    As from :func:`center_in_place`, for kernels of which no matrix is kept.
+    As from :func:`center_in_place`, for kernels whose matrices are not kept.
     """
     xp, n, like = namespace(tiles.like), tiles.n_samples, tiles.like
     each = np.full(n, 1.0 / n) if shares is None else to_numpy(shares).astype(float)

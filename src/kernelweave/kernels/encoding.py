@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, counted, some, with_names
 from kernelweave.views.raw_columns import (
     MEASURED,
     Column,
@@ -144,8 +144,9 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
         raise ValueError(
-            f"'auto' cannot use these columns: {found}. Make the values of a column "
-            "alike, leave it out of the view, or encode it with Pipe(transformer, ...)."
+            f"'auto' cannot use these columns: {found}. Give such a column values of "
+            "one kind, leave it out of the view, or encode it with Pipe(transformer, "
+            "...)."
         )
     plan = ColumnPlan(uses)
     if not plan.places(NUMBER) and not plan.places(ONE_HOT):
@@ -192,12 +193,12 @@ def _use(label: Any, column: Column) -> ColumnUse:
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
-#: Numbers and dates in forms of which there are too many: 1,234.5 and 5 % and 31.12.20.
+#: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
 
 def _is_number(word: str) -> bool:
-    """Whether a word is that of a number."""
+    """Whether a word is a number."""
     try:
         return bool(np.isfinite(float(word)))
     except ValueError:
@@ -259,11 +260,10 @@ def _warn(plan: ColumnPlan, view: str) -> None:
     """One warning about all columns of a view that deserve attention."""
     left = [f"{u.column!r} ({u.remark})" for u in plan.uses if u.use == LEFT_OUT]
     odd = [repr(u.column) for u in plan.uses if u.use == NUMBER and COUNTS in u.remark]
-    parts = [f"leaves out the column(s) {some(left)}"] if left else []
+    parts = [f"leaves out {with_names('the column', left)}"] if left else []
     if odd:
-        parts.append(
-            f"uses the column(s) {some(odd)}, which count(s) the rows as an id does"
-        )
+        these = with_names("the column", odd)
+        parts.append(f"uses {these}, whose values count the rows as an id does")
     if parts:
         hint = "Remove constants and ids from the view; a Pipe can encode long text"
         how = _how_to_write(" ".join(left))
@@ -362,7 +362,8 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
             if new:
                 count = sum(v in set(new) for v in values)
                 named = some(map(repr, new), most=3)
-                found.append(f"column {use.column!r}: {count} row(s) hold {named}")
+                shown = f"{named} in {counted(count, 'row')}"
+                found.append(f"column {use.column!r}: {shown}")
         elif np.any(np.isinf(values)):
             raise ValueError(
                 f"Input X contains infinity: {where}. Correct the entry, or drop the "
@@ -370,7 +371,7 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
             )
         gaps = int(np.sum(column.gaps[rows]))
         if gaps and not use.n_missing:
-            found.append(f"column {use.column!r}: {gaps} row(s) have a gap")
+            found.append(f"column {use.column!r}: {counted(gaps, 'gap')}")
     if found:
         warnings.warn(
             f"view {view.name!r}: new rows hold what no training row has. "

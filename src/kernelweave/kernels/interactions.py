@@ -1,10 +1,10 @@
 """Kernels between views: products of a kernel of one view with a kernel of another.
 
 A sum of kernels on separate views represents sums ``f(x) = sum_v f_v(x_v)`` and nothing
-else: where the sign of a column of one view decides about a column of another, every
-such sum is at chance. The functions ``f_u(x_u) f_v(x_v)`` are the space of the product
-of two kernels. With ``g_v`` the kernel of view v, centred over the training rows and
-scaled to mean square one::
+else: where the sign of a column of one view decides what a column of another means,
+every such sum is no better than chance. The functions ``f_u(x_u) f_v(x_v)`` are the
+space of the product of two kernels. With ``g_v`` the kernel of view v, centred over the
+training rows and scaled to mean square one::
 
     k(x, z) = sum_{u < v} g_u(x_u, z_u) g_v(x_v, z_v)
             = 1/2 [ (sum_v g_v)^2 - sum_v g_v^2 ]
@@ -101,7 +101,7 @@ class ViewProducts(Kernel):
 
     @property
     def label(self) -> str:
-        """Name of the kernel of which these are products."""
+        """Name of the kernel whose products these are."""
         return f"products of {type(self.kernel).__name__}"
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:

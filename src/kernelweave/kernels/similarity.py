@@ -12,6 +12,7 @@ from kernelweave._array import Array, centred, from_numpy, is_array, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, check_parameter, median_or_mean
 from kernelweave.kernels.checks import check_symmetric, looks_like_distances
+from kernelweave.views.columns import counted
 from kernelweave.views.ids import (
     check_distinct,
     check_kernel_labels,
@@ -212,15 +213,15 @@ class Similarity(Kernel):
         if pairs:
             examples = ", ".join(f"{a!r} for {b!r}" for a, b in pairs[:3])
             raise ValueError(
-                f"{len(pairs)} id(s) are spelled differently in X and in Similarity, "
-                f"such as {examples}. {spelling_hint(pairs)}."
+                f"X and Similarity spell {counted(len(pairs), 'id')} differently, such "
+                f"as {examples}. {spelling_hint(pairs)}."
             )
         if unknown and not gaps:
             raise ValueError(
-                f"Similarity lacks {len(unknown)} id(s) of X: {shown(unknown)}. It has "
-                f"{len(known)}: {shown(known)}. Add rows and columns for these samples "
-                "to the matrix, drop the rows, or set missing='zero' or "
-                "missing='available' if rows may lack this view."
+                f"Similarity lacks {counted(len(unknown), 'id')} of X: "
+                f"{shown(unknown)}. It has {len(known)}: {shown(known)}. Add rows and "
+                "columns for these samples to the matrix, drop the rows, or set "
+                "missing='zero' or missing='available' if rows may lack this view."
             )
         found = [place.get(value, np.nan) for value in given]
         # The precision of all views of an estimator follows that of their columns.
@@ -344,7 +345,7 @@ def _numbers(X: Array) -> np.ndarray:
 def _double_centred(D: np.ndarray) -> tuple[np.ndarray, float]:
     """``-1/2 J D^2 J`` without negative eigenvalues, and the share of the spectrum.
 
-    The share is that of the sum of absolute eigenvalues which was set to zero.
+    The share is the part of the sum of absolute eigenvalues that was set to zero.
     """
     squares = np.asarray(D, dtype=np.float64) ** 2
     inner = -0.5 * centred(squares)
@@ -356,8 +357,8 @@ def _double_centred(D: np.ndarray) -> tuple[np.ndarray, float]:
     removed = float(-values[values < 0].sum() / np.abs(values).sum())
     warnings.warn(
         "Similarity.from_distances: no points have exactly these distances. Double "
-        f"centring gives {int(np.sum(values < 0))} negative eigenvalue(s) of "
-        f"{len(values)}, the smallest {lowest:.3g} (the largest is {largest:.3g}); "
+        f"centring gives {counted(int(np.sum(values < 0)), 'negative eigenvalue')} out "
+        f"of {len(values)}, the smallest {lowest:.3g} (the largest is {largest:.3g}); "
         f"setting them to zero removed {100 * removed:.2g} % of the spectrum",
         KernelWarning,
         stacklevel=3,

@@ -175,9 +175,7 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
     found = f"{type(spec).__name__} {' '.join(repr(spec).split()):.80}"
     hint = ""
     if len(getattr(spec, "shape", ())) == 2:
-        hint = (
-            " A matrix becomes a kernel by Similarity(K, ids) or views='precomputed'."
-        )
+        hint = " For a matrix, use Similarity(K, ids) or views='precomputed'."
     raise TypeError(
         "kernel must be a name, a kernel object such as RBF(gamma=0.1), a callable "
         f"(X, Z) -> Gram, or a list of these; found {found}.{hint}"

@@ -42,6 +42,7 @@ from kernelweave.models.shared.inputs import (
     refuse_unscaled,
 )
 from kernelweave.solvers.solve import Certificate, error_of_value, solve
+from kernelweave.views.columns import counted
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: Why weights of any sign need kernels of equal trace: they sum to one.
@@ -116,9 +117,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -135,8 +136,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm; of the absolute weights, if signed.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm; of the absolute weights, if signed.
     certificate_ : Certificate
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.
@@ -205,8 +206,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
             Training rows.
         y : array-like of shape (n,) or (n, n_outputs)
             Class labels, with ``unlabelled`` for rows that have none; or numeric
-            outputs, with T their linear kernel after each is
-            centred and scaled to unit variance.
+            outputs, with T their linear kernel after each is centred and scaled to
+            unit variance.
         sample_weight : array-like of shape (n,), default=None
             How often each row counts. Rows of weight 0 are left out, and
             ``transform`` has no columns for them. Precomputed kernels must not contain
@@ -225,7 +226,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         """Learn the weights and combine the kernels of the training rows.
 
         The same as ``fit(X, y).transform(X)``, up to rounding, in less time: kernels
-        that are there already are not computed again.
+        that have been computed are not computed again.
 
         Parameters
         ----------
@@ -314,8 +315,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         target = StandardOutputs.of(outputs, row_weights).target
         if not np.any(target):
             raise ValueError(
-                f"y is constant, up to rounding, over the {len(y)} sample(s): there is "
-                "nothing to align with"
+                f"y is constant, up to rounding, over {counted(len(y), 'sample')}: "
+                "there is nothing to align with"
             )
         return target
 

@@ -77,11 +77,11 @@ class KernelFDA(KernelDiscriminant):
         cost of the fit alone. Fewer folds if every class has fewer rows. None skips
         them.
     scoring : str or callable, default=None
-        Measure of predictions for rows left out that alpha is chosen by, in
-        place of the squared error: a name of scikit-learn such as "balanced_accuracy",
-        "neg_log_loss" or "average_precision", or a
-        callable ``scorer(estimator, X, y)``, whose X holds predictions, not rows. Of
-        settings with the same score the one with the smallest squared error is taken.
+        The measure of predictions for rows left out by which alpha is chosen, in place
+        of the squared error: the name of a scikit-learn scorer such as
+        "balanced_accuracy", "neg_log_loss" or "average_precision", or a callable
+        ``scorer(estimator, X, y)``, whose X holds predictions, not rows. Among settings
+        with the same score, the one with the smallest squared error is taken.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
     centre : bool, default=True
@@ -91,7 +91,7 @@ class KernelFDA(KernelDiscriminant):
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and alpha in the same units.
+        kernels as they are: their sizes then matter, and alpha is in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -106,9 +106,9 @@ class KernelFDA(KernelDiscriminant):
         otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -123,15 +123,15 @@ class KernelFDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     dual_coef_ : array of shape (n, k - 1)
         Coefficients of the training rows, columns in order of discrimination.
     cv_score_, cv_standard_error_ : float
         Accuracy on folds in which alpha was chosen without the held-out rows, and its
-        standard error: what to expect of new rows. Only the parameters of kernels,
+        standard error: what to expect on new rows. Only the parameters of kernels,
         such as widths, were set on all rows, without their labels. Absent for
         ``cv=None``, and if a transformer in ``views`` needs the targets.
     loo_error_, loo_score_ : float
@@ -140,7 +140,7 @@ class KernelFDA(KernelDiscriminant):
         alpha stay fixed. The only row of a class counts as an error. Without evidence
         for the classes predictions rest on their proportions alone; with classes of
         equal size these are always wrong, as the class of the row left out is smaller.
-        The accuracy is NaN, and a remark says so, with only two groups.
+        With only two groups the accuracy is NaN, and a remark says so.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int

@@ -96,7 +96,7 @@ class MixtureKDA(KernelDiscriminant):
     dof : float > 2, default=4.0
         Degrees of freedom for "student" and "tprocess".
     class_weight : None, "balanced" or dict, default=None
-        Factor of the weights of each class's rows: "balanced" gives every class the
+        Factor for the weights of each class's rows: "balanced" gives every class the
         same total weight, and so the same prior; classes not in the dict have factor 1.
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of the sorted labels;
@@ -116,9 +116,9 @@ class MixtureKDA(KernelDiscriminant):
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -225,9 +225,9 @@ class MixtureKDA(KernelDiscriminant):
             Class labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n,), default=None
             Weights r of the rows: row i has the noise ``noise / r_i`` in every expert,
-            as the mean of r_i rows does, and counts for r_i rows in the likelihood of
+            as the mean of r_i rows does, and counts as r_i rows in the likelihood of
             the weights, class shares and scores. It is left out with all of its weight.
-            Rows of weight 0 are left out, and attributes do not count them.
+            Rows of weight 0 are left out, and attributes have no entries for them.
 
         Returns
         -------
@@ -342,7 +342,7 @@ class MixtureKDA(KernelDiscriminant):
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)
         if self.missing == "available":
-            check_some_view(data.observed, "new row(s)")
+            check_some_view(data.observed, "new row")
         return moved_rows(data, self.kernel_map_.like)
 
     @property
@@ -400,7 +400,7 @@ class MixtureKDA(KernelDiscriminant):
             Rows.
         projection : {"prior", "posterior"}, default=None
             Which weights to return, by default those that the model uses. Prior weights
-            differ between rows only if these lack different views.
+            differ between rows only if the rows lack different views.
         per_class : bool, default=False
             Whether to return the weights of each class instead of their mean.
 

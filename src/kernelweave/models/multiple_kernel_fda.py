@@ -77,7 +77,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         the weights that way, then minimises the exact leave-one-out error of the
         combined kernel over alpha (with moments of features, the generalised
         cross-validation error; in it, n is the number of rows, whatever their weights).
-        With 300 rows or more, the minimum is that downhill from the learned alpha.
+        With 300 rows or more, it is the minimum downhill from the learned alpha.
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
@@ -112,11 +112,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         three times the cost of the fit alone. Fewer folds if every class has fewer
         rows. None skips them.
     scoring : str or callable, default=None
-        Measure of predictions for rows left out that alpha and norm are chosen by, in
-        place of the squared error: a name of scikit-learn such as "balanced_accuracy",
-        "neg_log_loss" or "average_precision", or a
-        callable ``scorer(estimator, X, y)``, whose X holds predictions, not rows. Of
-        settings with the same score the one with the smallest squared error is taken.
+        The measure of predictions for rows left out by which alpha and norm are chosen,
+        in place of the squared error: the name of a scikit-learn scorer such as
+        "balanced_accuracy", "neg_log_loss" or "average_precision", or a callable
+        ``scorer(estimator, X, y)``, whose X holds predictions, not rows. Among settings
+        with the same score, the one with the smallest squared error is taken.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
@@ -136,10 +136,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
-        in the same units: with
-        ``scatter="within"`` and ``alpha = n * lam / k`` this is (9) and (10) of Ye et
-        al. as printed.
+        kernels as they are: their sizes then matter, and a number for alpha, or "loo",
+        is in the same units. With ``scatter="within"`` and ``alpha = n * lam / k`` this
+        is (9) and (10) of Ye et al. as printed.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -164,8 +163,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Number of features for each kernel that has to be approximated.
     device : str, default=None
         Where kernels, features and moments are computed if X is in host memory: "cuda"
-        sends rows to a GPU by way of torch (CuPy if torch is not installed), "cupy" by
-        way of CuPy. Results come back to where X is.
+        sends rows to a GPU through torch (CuPy if torch is not installed), "cupy"
+        through CuPy. Results are returned to where X is.
     random_state : int, RandomState instance or None, default=0
         Source of randomness for landmarks, frequencies and folds.
     verbose : int, default=0
@@ -182,8 +181,8 @@ class MultipleKernelFDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float
@@ -209,7 +208,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         Coefficients of the explicit features of kernels with nonzero weight.
     cv_score_, cv_standard_error_ : float
         Accuracy on folds in which weights, norm and alpha were learned without the
-        held-out rows, and its standard error: what to expect of new rows. Only the
+        held-out rows, and its standard error: what to expect on new rows. Only the
         parameters of kernels, such as widths, were set on all rows, without their
         labels. Absent for ``cv=None``, if only moments of the rows were kept,
         and if a transformer in ``views`` needs the targets.
@@ -219,7 +218,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         alpha stay fixed. The only row of a class counts as an error. Without evidence
         for the classes predictions rest on their proportions alone; with classes of
         equal size these are always wrong, as the class of the row left out is smaller.
-        The accuracy is NaN, and a remark says so, with only two groups.
+        With only two groups the accuracy is NaN, and a remark says so.
         Weights, norm and alpha were chosen on all rows, so both are optimistic, the
         more so with many kernels and few rows. With moments: the cross-validation error
         by which alpha was chosen, and the accuracy on up to 4,096 rows.
@@ -311,7 +310,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Rows with the same value are left out together by every leave-one-out error
             (``loo_error_``, ``loo_score_``, and those by which alpha and norm are
             chosen), since repeated measurements of one subject would give each other
-            away. Refused where only moments are kept, of which no group can be left
+            away. Refused where only moments are kept, from which no group can be left
             out.
 
         Returns
@@ -406,7 +405,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             target = from_numpy(binary_target(codes, design.weights), bank.like)
         if self.scatter == "within" and design.weights is not None:
             raise ValueError(
-                "scatter='within' has no weights of rows; leave out sample_weight and "
+                "scatter='within' takes no row weights; leave out sample_weight and "
                 "class_weight, or use scatter='total'"
             )
         if self.scatter == "within":

@@ -70,8 +70,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         error; with 1,500 rows or more, a sample of them rules out norms first.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
-        :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y by
-        itself, so that a column of noise does not smooth the others away.
+        :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y
+        separately, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
     interactions : bool or "auto", default=False
@@ -80,14 +80,15 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         10 % or more. See :class:`MultipleKernelFDA`.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_``: weights, norm and alpha are learned again without the
-        rows of each fold, for about two to three times the cost of the fit alone. None:
-        none.
+        rows of each fold, for about two to three times the cost of the fit alone. None
+        skips them.
     scoring : str or callable, default=None
-        Measure of predictions for rows left out that alpha and norm are chosen by, in
-        place of the squared error: a name of scikit-learn such as
+        The measure of predictions for rows left out by which alpha and norm are chosen,
+        in place of the squared error: the name of a scikit-learn scorer such as
         "neg_mean_absolute_error", or a callable ``scorer(estimator, X, y)``, whose X
-        holds predictions, not rows. Of settings with the same score the one with the
-        smallest squared error is taken. Alpha is chosen for each column of y by itself.
+        holds predictions, not rows. Among settings with the same score, the one with
+        the smallest squared error is taken. Alpha is chosen for each column of y
+        separately.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
@@ -104,8 +105,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
-        in the same units.
+        kernels as they are: their sizes then matter, and a number for alpha, or "loo",
+        is in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -130,8 +131,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Number of features for each kernel that has to be approximated.
     device : str, default=None
         Where kernels, features and moments are computed if X is in host memory: "cuda"
-        sends rows to a GPU by way of torch (CuPy if torch is not installed), "cupy" by
-        way of CuPy. Results come back to where X is.
+        sends rows to a GPU through torch (CuPy if torch is not installed), "cupy"
+        through CuPy. Results are returned to where X is.
     random_state : int, RandomState instance or None, default=0
         Source of randomness for landmarks, frequencies and folds.
     verbose : int, default=0
@@ -146,8 +147,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float or array of shape (n_outputs,)
@@ -166,7 +167,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Mean of y.
     cv_score_, cv_standard_error_ : float
         R^2 on folds in which weights, norm and alpha were learned without the
-        held-out rows, and its standard error: what to expect of new rows. Only the
+        held-out rows, and its standard error: what to expect on new rows. Only the
         parameters of kernels, such as widths, were set on all rows, without their
         outputs. Absent for ``cv=None``, if only moments of the rows were kept,
         and if a transformer in ``views`` needs the targets.
@@ -244,7 +245,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Rows with the same value are left out together by every leave-one-out error
             (``loo_error_`` and those by which alpha and norm are chosen), since
             repeated measurements of one subject would give each other away. Refused
-            where only moments are kept, of which no group can be left out.
+            where only moments are kept, from which no group can be left out.
 
         Returns
         -------

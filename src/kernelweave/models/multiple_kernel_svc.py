@@ -59,7 +59,7 @@ class MultipleKernelSVC(MarginClassifier):
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "cv" chooses between these and 2, with weights learned again in each of five
         folds, and prefers the more even unless a difference exceeds its standard error.
-        "auto" is 1, but "cv" where ``C="auto"`` is.
+        "auto" is 1, or "cv" where ``C="auto"`` means "cv".
     signed : bool, default=False
         Whether weights may be negative as long as the sum of kernels is positive
         semidefinite on the training rows. It need not be on new rows;
@@ -91,7 +91,7 @@ class MultipleKernelSVC(MarginClassifier):
         which sums are positive semidefinite. ``False`` is (12) as printed.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, and C in the same units; the weights, not the trace, then
+        kernels as they are, with C in the same units; the weights, not the trace, then
         sum to one.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
@@ -106,9 +106,9 @@ class MultipleKernelSVC(MarginClassifier):
         otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
         memory is that of one matrix. See :doc:`/user_guide/scale`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -126,8 +126,8 @@ class MultipleKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm; of the absolute weights, if signed.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm; of the absolute weights, if signed.
     C_ : float or array of shape (k,)
         The penalty on errors, learned or given.
     norm_ : float
@@ -212,8 +212,8 @@ class MultipleKernelSVC(MarginClassifier):
             Class labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n,), default=None
             How often each row counts: its C is multiplied by this weight. Rows of
-            weight 0 are left out, and attributes do not count them. Precomputed kernels
-            must not contain any.
+            weight 0 are left out, and attributes have no entries for them. Precomputed
+            kernels must not contain any.
 
         Returns
         -------

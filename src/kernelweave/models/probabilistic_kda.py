@@ -26,7 +26,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_labelled_rows,
 )
-from kernelweave.views.columns import numbered
+from kernelweave.views.columns import counted, numbered
 from kernelweave.views.missing import ObservedViews
 
 
@@ -62,7 +62,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         It affects variances and the choice ``noise="ml"``, but not the means at a given
         noise level.
     class_weight : None, "balanced" or dict, default=None
-        Factor of the weights of each class's rows: "balanced" gives every class the
+        Factor for the weights of each class's rows: "balanced" gives every class the
         same total weight, and so the same prior; classes not in the dict have factor 1.
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of the sorted labels;
@@ -76,9 +76,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         with zeros. Either way the variance of the row grows by the prior variance of
         the kernels it lacks. See :doc:`/user_guide/missing_views`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -95,8 +95,8 @@ class ProbabilisticKDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     dual_coef_ : array of shape (n, k)
         Coefficients of the training rows.
     loo_mean_, loo_variance_ : array of shape (n, k)
@@ -292,8 +292,8 @@ class ProbabilisticKDA(KernelDiscriminant):
             values = values[:, None]
         if values.shape != seen.shape or not np.all(np.isfinite(values[seen])):
             raise ValueError(
-                f"diagonal must hold finite k(x, x) of {p} kernel(s) for {len(seen)} "
-                f"row(s); found shape {values.shape}"
+                f"diagonal must hold finite k(x, x) of {counted(p, 'kernel')} for "
+                f"{counted(len(seen), 'row')}; found shape {values.shape}"
             )
         return from_numpy(values, self._like)
 

@@ -137,8 +137,8 @@ callable, default="normalized"
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
-        in the same units.
+        kernels as they are: their sizes then matter, and a number for alpha, or "loo",
+        is in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -148,9 +148,9 @@ callable, default="normalized"
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -176,8 +176,8 @@ callable, default="normalized"
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     norm_ : float

@@ -52,6 +52,7 @@ from kernelweave.solvers.solve import (
     reachable,
     solve,
 )
+from kernelweave.views.columns import counted
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
@@ -109,7 +110,7 @@ class SubspaceKernelSVC(
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean.
     class_weight : None, "balanced" or dict, default=None
-        Factor of the weights of each class's rows: "balanced" gives every class the
+        Factor for the weights of each class's rows: "balanced" gives every class the
         same total weight; classes not in the dict have factor 1.
     solver : {"auto", "newton", "closed_form", "cutting_plane"}, default="auto"
         How the weights are learned if ``uncorrelated``; otherwise only "auto" is
@@ -124,8 +125,8 @@ class SubspaceKernelSVC(
         of the kernels as given, and changes nothing else.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and alpha in the same units; C is
-        then that of Eqs. 9 and 20.
+        kernels as they are: their sizes then matter, alpha is in the same units, and C
+        is that of Eqs. 9 and 20.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -135,9 +136,9 @@ class SubspaceKernelSVC(
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -152,8 +153,8 @@ class SubspaceKernelSVC(
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     certificate_ : Certificate
@@ -229,8 +230,9 @@ class SubspaceKernelSVC(
         sample_weight : array-like of shape (n,), default=None
             How often each row counts, in the subspace and in the slacks of the
             machines, whose C is multiplied by this weight. Rows of weight 0 are left
-            out, and attributes do not count them. Precomputed kernels must not contain
-            any. For ``alpha="loo"`` a row is always left out with all of its weight.
+            out, and attributes have no entries for them. Precomputed kernels must not
+            contain any. For ``alpha="loo"`` a row is always left out with all of its
+            weight.
 
         Returns
         -------
@@ -380,7 +382,7 @@ class SubspaceKernelSVC(
         """What was minimised, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
-        size = "" if few is None else f" of at most {few} dimension(s)"
+        size = "" if few is None else f" of at most {counted(few, 'dimension')}"
         return (
             f"SVMs on {kind} subspace kernel{size}, C={float(self.C):.3g}, "
             f"alpha={alpha:.3g}, l{float(self.norm):.3g} weights"

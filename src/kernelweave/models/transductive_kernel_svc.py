@@ -70,7 +70,7 @@ class TransductiveKernelSVC(MarginClassifier):
         which sums are positive semidefinite. ``False`` is (12) as printed.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, and C in the same units; the weights, not the trace, then
+        kernels as they are, with C in the same units; the weights, not the trace, then
         sum to one.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
@@ -80,9 +80,9 @@ class TransductiveKernelSVC(MarginClassifier):
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
     device : str, default=None
-        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
-        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
-        come back to where X is.
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
+        through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
+        are returned to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -102,8 +102,8 @@ class TransductiveKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same as shares, which sum to one: each view's part of the trace of the
-        combined kernel, whatever the norm; of the absolute weights, if signed.
+        The same, scaled to sum to one: each view's part of the trace of the combined
+        kernel, whatever the norm; of the absolute weights, if signed.
     C_ : float
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
@@ -183,7 +183,7 @@ class TransductiveKernelSVC(MarginClassifier):
         sample_weight : array-like of shape (n,), default=None
             How often each row counts: C of a labelled row is multiplied by its weight,
             and the kernels are centred with the weights of all rows. Rows of weight 0
-            are left out; only ``transduction_`` counts them, with the label given or
+            are left out; only ``transduction_`` includes them, with the label given or
             predicted. Precomputed kernels must not contain any.
 
         Returns

@@ -154,7 +154,7 @@ class Paper:
         found = [e for e in self.experiments if wanted in (None, e.key)]
         if not found:
             keys = ", ".join(experiment.key for experiment in self.experiments)
-            raise ValueError(f"{self.key} has no {wanted}; there are {keys}")
+            raise ValueError(f"{self.key} has no {wanted}; it has {keys}")
         return found
 
 
@@ -263,7 +263,7 @@ def partition(
     kind: Callable[..., Any] = Split,
     stratify: bool = False,
 ) -> Any:
-    """Rows and classes, of which a fraction ``share`` become training rows.
+    """Rows and classes, divided: a fraction ``share`` become training rows.
 
     Parameters
     ----------

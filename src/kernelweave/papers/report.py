@@ -23,6 +23,7 @@ from kernelweave.papers.results import (
     Results,
 )
 from kernelweave.persistence import written_whole
+from kernelweave.views.columns import counted
 
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
@@ -139,7 +140,7 @@ def _experiment_blocks(results: Results, explained: set[str]) -> list[str]:
         notes.append(f"- Left out, for the reasons above: {', '.join(known)}")
     explained |= set(missing.values())
     notes += [
-        f"- Warning from {column} in {count} split(s): {text}"
+        f"- Warning from {column} in {counted(count, 'split')}: {text}"
         for column, messages in results.warnings.items()
         for text, count in messages.items()
     ]

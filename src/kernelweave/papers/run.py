@@ -30,7 +30,7 @@ from kernelweave.papers.results import Results
 from kernelweave.persistence import written_whole
 
 WARNINGS = "warnings"
-#: Said of a run that did not come to its end.
+#: Said of a run that did not finish.
 RESUMES = "splits that are finished are kept, and the same command resumes from there"
 #: Keys of a file: the values of a split, and their checksum.
 CHECKSUM, VALUES = "crc32", "values"
@@ -216,7 +216,7 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
 
 @contextlib.contextmanager
 def _running(work: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """What comes as each piece of work ends; on leaving, workers are let go at once."""
+    """Results, as each piece of work ends; on leaving, workers are released at once."""
     done = Parallel(return_as="generator_unordered")(work)
     try:
         yield done

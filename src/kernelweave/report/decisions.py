@@ -40,7 +40,7 @@ FEWEST_ROWS = 10
 
 
 def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
-    """Rise of the held-out loss if a column is shuffled, its spread, and the loss."""
+    """Rise in the held-out loss if a column is shuffled, its spread, and the loss."""
     n_columns = case.model.n_features_in_
     if n_columns > MOST_SHUFFLED:
         raise ValueError(
@@ -122,9 +122,9 @@ def _by_shuffling(shuffled: Callable[[], Any], model: Any, view: str) -> Section
         Bar.around(str(name), float(mean[j]), float(spread[j]))
         for j, name in names.items()
     ]
-    text = f"Rise of the {loss} on held-out rows if the column is shuffled, ± the "
+    text = f"Rise in the {loss} on held-out rows if the column is shuffled, ± the "
     text += f"standard deviation over {SHUFFLES} shuffles."
-    return _ranked(bars, view, text, f"rise of the {loss}")
+    return _ranked(bars, view, text, f"rise in the {loss}")
 
 
 def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:

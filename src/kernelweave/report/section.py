@@ -91,7 +91,7 @@ def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
 
 
 def without_folds(model: Any) -> Any:
-    """A copy that computes no score of its own: folds inside folds take long."""
+    """A copy that computes no score of its own: folds inside folds are slow."""
     copy = clone(model)
     return copy.set_params(cv=None) if "cv" in copy.get_params() else copy
 

@@ -185,8 +185,8 @@ def without_each(case: Case) -> Section:
             Bar.around(row["view"], row["loss_rise"], row["loss_rise_se"])
             for row in rows
         ],
-        f"Rise of the held-out {loss} without each view",
-        f"rise of the held-out {loss}, ± one standard error",
+        f"Rise in the held-out {loss} without each view",
+        f"rise in the held-out {loss}, ± one standard error",
     )
     notes = [
         "For each view, the model was fitted again without it and judged on "
@@ -210,7 +210,7 @@ def without_each(case: Case) -> Section:
 def _rises(
     model: Any, X: Any, y: Any, groups: Any, folds: Any, views: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
-    """The rise of the loss without each of many views, as in ``view_ablation``."""
+    """The rise in the loss without each of many views, as in ``view_ablation``."""
     trials = Trials(model, X, y, folds, None, None, None, groups)
     everything = frozenset(trials.names)
     own = [view for view in views if view in everything]

@@ -24,7 +24,7 @@ from kernelweave.solvers.newton import newton
 
 #: Steps of the path within which its bounds must come twice as close, if far apart.
 STALLED = 40
-#: Bounds as far apart, after they have been close, say that the path has lost its way.
+#: Bounds this far apart, after they have been close, mean that the path is lost.
 LOST = 0.1
 
 

@@ -57,7 +57,7 @@ NEAR = 0.03
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12
-#: Relative decrease of F below which a step need not lower it, but not raise it either.
+#: Relative decrease of F below which a step need not lower it, but must not raise it.
 ALREADY_CLOSE = 1e-6
 #: Share of the gap of a given start that its complementary products add up to.
 START_SHARE = 0.1
@@ -107,8 +107,9 @@ def newton(
     Each step evaluates the criterion once (one factorisation, gradient and Hessian) and
     takes Mehrotra's predictor and corrector on a system of m unknowns plus one per
     equation. On the simplex, once the gap is small, steps go to the minimum of the
-    quadratic model instead: they converge quadratically, and to few kernels. Of kernels
-    that are the same, only one has weight then; :func:`kernelweave.solve` shares it.
+    quadratic model instead: they converge quadratically, and to few kernels. Of
+    kernels that are the same, only one then has weight; :func:`kernelweave.solve`
+    shares it.
 
     Parameters
     ----------

@@ -707,7 +707,7 @@ def _iterate(
 #: The largest weight that counts as a zero of an interior method, where that is below
 #: the root of the gap; smaller ones to try, as shares of it; the least gap assumed.
 LARGEST_ZERO, SHARES, LEAST_GAP = 1e-4, np.array([1.0, 1e-2, 1e-4]), 1e-16
-#: Scores up to this share of the largest say that a kernel contributes nothing.
+#: Scores up to this share of the largest mean that a kernel contributes nothing.
 CONTRIBUTES_NOTHING = 1e-12
 
 

@@ -261,7 +261,7 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
     if is_iterator(X) or is_dask(X):
         gather = "X.compute()" if is_dask(X) else "numpy.concatenate(list(X))"
         raise TypeError(
-            f"X is of the type {type(X).__name__}, whose rows come in portions, but "
+            f"X is of type {type(X).__name__}, whose rows come in portions, but "
             f"{owner} needs all of them at once. Pass {gather}, or use "
             "MultipleKernelFDA or MultipleKernelRidge without precomputed kernels."
         )
@@ -276,7 +276,7 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
     rows = any(hasattr(X, name) for name in ("shape", "__array__"))
     if not rows and not isinstance(X, list | tuple | dict):
         raise TypeError(
-            f"X is of the type {_brief(X)}, but {owner} needs one row per sample. "
+            f"X is {_brief(X)}, but {owner} needs one row per sample. "
             "Pass an array or a DataFrame."
         )
 
@@ -289,7 +289,7 @@ def _refuse_pieces(X: Any, precomputed: bool) -> None:
         for part in X
     ):
         raise ValueError(
-            f"X is a list of {len(X)} pairs, as of rows and targets. Portions come "
+            f"X is a list of {len(X)} pairs, like rows and targets. Portions come "
             "from an iterator: pass iter(X) without y, or all rows in one table."
         )
     if all(len(shape) == 2 for shape in shapes):
@@ -411,14 +411,14 @@ def find_columns(
         close = difflib.get_close_matches(absent[0], others, n=1)
         hint = f" Is {absent[0]!r} now called {close[0]!r}?" if close else ""
         raise ValueError(
-            f"X lacks the column(s) {_used(absent, users)}, which were present in fit. "
-            f"Columns are matched by name: add or rename them.{hint}"
+            f"X lacks {with_names('the column', _used(absent, users))}, present in "
+            f"fit. Columns are matched by name: add or rename them.{hint}"
         )
     repeated = [name for name in users if len(found[name]) > 1]
     if repeated:
         raise ValueError(
-            f"X has several columns with the name(s) {_used(repeated, users)}. Rename "
-            "all but the intended ones."
+            f"X repeats {with_names('the column name', _used(repeated, users))}. "
+            "Rename all but the intended columns."
         )
     return [[found[fitted[c]][0] for c in columns] for columns in positions]
 
@@ -461,7 +461,7 @@ def _positions(X: Any, given: Any, lookup: Lookup) -> list[int]:
         names, counts = column_names(X) or range(n_columns), Counter(positions)
         twice = [names[c] for c in counts if counts[c] > 1]
         raise ValueError(
-            f"the column(s) {some(map(repr, twice))} are selected twice. Name each "
+            f"it selects {with_names('the column', map(repr, twice))} twice. Name each "
             "column once."
         )
     return positions
@@ -495,8 +495,8 @@ def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
     outside = [int(item) for item in items if not -n_columns <= item < n_columns]
     if outside:
         raise ValueError(
-            f"the column position(s) {some(map(str, outside))} are out of range: X has "
-            f"{n_columns} columns. Choose from 0 to {n_columns - 1}."
+            f"it selects {with_names('the column position', map(str, outside))}, but X "
+            f"has {n_columns} columns. Choose from 0 to {n_columns - 1}."
         )
     return [int(item) % n_columns for item in items]
 
@@ -576,12 +576,16 @@ def counted(n: int, thing: str) -> str:
     return f"{n} {thing}" + ("" if n == 1 else "s")
 
 
-def _used(names: list[str], users: dict[str, list[str]]) -> str:
-    """The first few columns, each with the views that use it."""
-    return some(
-        f"{name!r} (view{'s' * (len(users[name]) > 1)} {some(map(repr, users[name]))})"
-        for name in names
-    )
+def with_names(thing: str, words: Iterable[str], most: int = 5) -> str:
+    """What the words name, and the first few of them: view 'a', views 'a', 'b'."""
+    words = list(words)
+    return f"{thing}{'s' * (len(words) > 1)} {some(words, most)}"
+
+
+def _used(names: list[str], users: dict[str, list[str]]) -> Iterator[str]:
+    """Each of the columns, with the views that use it."""
+    for name in names:
+        yield f"{name!r} ({with_names('view', map(repr, users[name]))})"
 
 
 def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -613,8 +617,8 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise TypeError(
             f"X is a dict with the keys {some(map(repr, X))}. Align several tables "
             "with tables = kernelweave.join_tables(X, on=...), and pass "
-            "views=tables.views and X=tables.data. Only with views='precomputed' is a "
-            "dict accepted, one of kernels."
+            "views=tables.views and X=tables.data. With views='precomputed', X may be "
+            "a dict of kernels."
         )
     if column_names(X) is None:
         checked = checked_array(X, estimator, sparse=True)
@@ -627,8 +631,8 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             raise
         twice = [name for name, k in Counter(column_names(X)).items() if k > 1]
         raise ValueError(
-            f"X has several columns with the name(s) {some(map(repr, twice))}. Rename "
-            "all but one of them."
+            f"X repeats {with_names('the column name', map(repr, twice))}. Rename all "
+            "but one of these columns."
         ) from error
     return checked
 
@@ -947,17 +951,15 @@ def observed_rows(
     if lacks[i]:
         absent = np.flatnonzero(lacks).tolist()
         raise ValueError(
-            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}: all its entries are NaN in row(s) "
-            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
-            "missing='available' or missing='zero' in an estimator that allows missing "
-            "views."
+            f"Input X contains NaN: all entries of the view {view.name!r} are NaN in "
+            f"{with_names('row', map(str, absent))}. Drop such rows, impute the view, "
+            "or set missing='available' or missing='zero' in an estimator that allows "
+            "missing views."
         )
     found = "NaN" if np.isnan(values[i, j]) else "infinity"
     advice = (
-        f" ({odd.any(axis=1).sum()} row(s) of the view are affected). Impute such "
-        "entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or drop "
-        "the rows."
+        f" ({counted(odd.any(axis=1).sum(), 'row')} affected). Impute such entries, "
+        "for example with sklearn.impute.SimpleImputer in a Pipeline, or drop the rows."
     )
     if missing:
         advice = (

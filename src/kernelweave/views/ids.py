@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.views.columns import some
+from kernelweave.views.columns import counted, some, with_names
 
 
 def read_ids(values: Any) -> list[Any]:
@@ -54,21 +54,21 @@ def check_distinct(ids: Sequence[Any], owner: str) -> None:
     gaps = [row for row, value in enumerate(ids) if value is None]
     if gaps:
         raise ValueError(
-            f"{owner} has no id in {len(gaps)} row(s), counted from 0: "
-            f"{some(map(str, gaps))}. Fill in these ids, or drop the rows"
+            f"{owner} has no id in {with_names('row', map(str, gaps))} (counted from "
+            "0). Fill in the ids, or drop such rows"
         )
     counts = Counter(ids)
     twice = [value for value in counts if counts[value] > 1]
     if twice:
         examples = some((f"{value!r} ({counts[value]} rows)" for value in twice), 3)
         raise ValueError(
-            f"{owner} has {len(twice)} id(s) that occur more than once: {examples}. "
+            f"{owner} has {counted(len(twice), 'id')} in several rows: {examples}. "
             "Each sample needs one row: average its rows, or choose one of them"
         )
 
 
 def plain(value: Any) -> str:
-    """The same text for ids that differ in case, blanks at the ends or type only.
+    """The same text for ids that differ only in case, blanks at the ends or type.
 
     'TCGA-01' and 'tcga-01 ' agree, and so do 7, 7.0, '7' and '007'.
     """
@@ -95,7 +95,7 @@ def other_spellings(
 
 
 def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
-    """What to do about ids that differ in spelling only."""
+    """What to do about ids that differ only in spelling."""
     types = sorted({type(value).__name__ for pair in pairs for value in pair})
     if len(types) > 1:
         return (
@@ -104,11 +104,12 @@ def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
         )
     texts = [[str(value).strip() for value in pair] for pair in pairs]
     width = max(len(text) for pair in texts for text in pair)
+    advice = "Spell them the same way"
     if all(a.upper() == b.upper() for a, b in texts):
-        return "Spell them alike, for example with ids.str.strip().str.upper()"
+        return f"{advice}, for example with ids.str.strip().str.upper()"
     if all(a.zfill(width) == b.zfill(width) for a, b in texts):
-        return f"Spell them alike, for example with ids.str.strip().str.zfill({width})"
-    return "Spell them alike in both"
+        return f"{advice}, for example with ids.str.strip().str.zfill({width})"
+    return f"{advice} in both"
 
 
 def check_kernel_labels(K: Any, name: str) -> None:
@@ -123,7 +124,7 @@ def check_kernel_labels(K: Any, name: str) -> None:
     if verdict is None:
         return
     same, i = verdict
-    what = "the labels of its rows in another order" if same else "other labels"
+    what = "its row labels in another order" if same else "other labels"
     fix = "K.loc[:, K.index]" if same else "the same samples in rows and columns"
     raise ValueError(
         f"{name} has {what} on its columns: row {i} is {K.index.tolist()[i]!r}, but "

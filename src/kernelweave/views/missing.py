@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave._array import Array, device, namespace, to_numpy
-from kernelweave.views.columns import View, observed_rows, prefixed, some
+from kernelweave.views.columns import View, observed_rows, prefixed, with_names
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
@@ -102,7 +102,7 @@ def check_every_view(
 ) -> None:
     """Refuse a view that every training row lacks; ``observed`` is (n, v).
 
-    ``joint`` tells which views take the columns of several others.
+    ``joint`` marks the views that take the columns of several others.
     """
     for v, (name, rows) in enumerate(zip(names, observed.T, strict=True)):
         if not np.any(rows) and v < len(joint) and joint[v]:
@@ -117,13 +117,14 @@ def check_every_view(
             )
 
 
-def check_some_view(observed: np.ndarray, rows: str = "row(s)") -> None:
-    """Refuse ``rows`` that lack every view; ``observed`` is (n, v)."""
+def check_some_view(observed: np.ndarray, row: str = "row") -> None:
+    """Refuse rows that lack every view; ``observed`` is (n, v)."""
     empty = np.flatnonzero(~np.any(observed, axis=1)).tolist()
     if empty:
         raise ValueError(
-            f"Input X contains NaN: {len(empty)} {rows} lack every view, row(s) "
-            f"{some(map(str, empty))}. Nothing is known about them; drop these rows."
+            f"Input X contains NaN: every view is missing in "
+            f"{with_names(row, map(str, empty))}. Nothing is known about such rows; "
+            "drop them."
         )
 
 

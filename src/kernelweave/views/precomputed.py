@@ -14,6 +14,7 @@ from kernelweave._array import Array, is_numpy, namespace, row_chunks, to_numpy
 from kernelweave.views.columns import (
     checked_array,
     column_names,
+    counted,
     floats_of,
     is_dict,
     precomputed_names,
@@ -21,6 +22,7 @@ from kernelweave.views.columns import (
     refuse_no_table,
     single_or_double,
     some,
+    with_names,
 )
 from kernelweave.views.ids import check_kernel_labels
 
@@ -97,9 +99,9 @@ def validate_precomputed(
     names = names or [f"kernel_{index}" for index in range(p)]
     if len(names) != p and not reset:
         raise ValueError(
-            f"{type(estimator).__name__} was fitted on {len(names)} precomputed "
-            f"kernel(s); found {p} in X of shape {shape}. Pass the same kernels as in "
-            "fit, in the same order."
+            f"{type(estimator).__name__} was fitted on "
+            f"{counted(len(names), 'precomputed kernel')}; found {p} in X of shape "
+            f"{shape}. Pass the same kernels as in fit, in the same order."
         )
     if len(names) != p:
         raise ValueError(
@@ -127,8 +129,8 @@ def stack_kernels(
     if (lacking and not absent) or len(lacking) == len(names):
         hint = ", or set missing='zero' or 'available' if rows may lack kernels"
         raise ValueError(
-            f"X lacks the precomputed kernel(s) {some(map(repr, lacking))}; it is a "
-            f"dict with the keys {some(map(repr, kernels))}. Add or rename kernels"
+            f"X lacks {with_names('the precomputed kernel', map(repr, lacking))}; it "
+            f"is a dict with the keys {some(map(repr, kernels))}. Add or rename kernels"
             f"{hint if len(lacking) < len(names) else ''}."
         )
     found: dict[str, Array] = {}

@@ -1,8 +1,8 @@
 """Columns as they are in a table: text, categories, dates, booleans, gaps.
 
 A view whose kernels can read more than numbers keeps its columns in the form in which
-the user passed them, as :class:`Columns`. Their kinds are told from their types and,
-where the type says nothing, from their values.
+the user passed them, as :class:`Columns`. Their kinds are inferred from their types
+and, where the type says nothing, from their values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
-#: Dates count days since the first of these; durations, days.
+#: Dates become days since the first of these, and durations become days.
 EPOCH, DAY = np.datetime64(0, "D"), np.timedelta64(1, "D")
 
 
@@ -301,7 +301,7 @@ def _put_together(parts: dict[str, Any]) -> Any:
     import pandas as pd
 
     kinds, names = parts["kinds"], parts["names"]
-    if "plain" in parts:  # of version 0.1.0, for which all numbers were alike
+    if "plain" in parts:  # of version 0.1.0, which kept all numbers together
         pairs = zip(kinds, parts["plain"], strict=True)
         kinds = ["float64" if plain else kind for kind, plain in pairs]
         parts = parts | {"blocks": {"float64": parts["numbers"]}}
@@ -408,7 +408,7 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
 def _days(times: Any) -> Any:
     """Durations, or one of them, as days, and dates as days since 1970.
 
-    Each in its own unit: nanoseconds would leave out dates before 1677 or after 2262.
+    Each in its own unit: nanoseconds would exclude dates before 1677 or after 2262.
     """
     if times.dtype.kind == "M":
         times = times - EPOCH

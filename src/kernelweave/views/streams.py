@@ -71,7 +71,7 @@ def open_stream(X: Any, y: Any, portion: int) -> Stream:
     if is_iterator(X):
         if y is not None:
             raise ValueError(
-                f"an iterator yields pairs (X, y): leave out y, here {type(y).__name__}"
+                f"an iterator yields pairs (X, y): leave out y; got {type(y).__name__}"
             )
         return Stream(partial(_pairs, X))
     if in_portions(X, y):

@@ -9,7 +9,14 @@ from typing import Any
 from sklearn.utils import Bunch
 
 from kernelweave.exceptions import library
-from kernelweave.views.columns import counted, did_you_mean, is_table, prefixed, some
+from kernelweave.views.columns import (
+    counted,
+    did_you_mean,
+    is_table,
+    prefixed,
+    some,
+    with_names,
+)
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,
@@ -143,8 +150,8 @@ def _check_keys(given: Any, tables: Mapping[str, Any], parameter: str) -> None:
     unknown = [key for key in given if key not in tables] if _is_dict(given) else []
     if unknown:
         raise ValueError(
-            f"{parameter} names the table(s) {shown(unknown)}; the tables are "
-            f"{some(map(repr, tables))}."
+            f"{parameter} names {with_names('the table', map(repr, unknown), 3)}; the "
+            f"tables are {some(map(repr, tables))}."
         )
 
 
@@ -179,7 +186,8 @@ def _by_id(frame: Any, column: str | None) -> tuple[Any, Any]:
     twice = frame.columns[frame.columns.duplicated()].tolist()
     if twice:
         raise ValueError(
-            f"several columns have the name(s) {shown(twice)}; rename them."
+            f"it repeats {with_names('the column name', map(repr, twice), 3)}; rename "
+            "these columns."
         )
     if frame.index.nlevels > 1:
         raise ValueError(
@@ -219,8 +227,8 @@ def _check_matches(ids: dict[str, list[Any]]) -> None:
         if pairs:
             examples = ", ".join(f"{a!r} and {b!r}" for a, b in pairs[:3])
             raise ValueError(
-                f"{len(pairs)} id(s) are spelled differently in the tables {one!r} and "
-                f"{other!r}: {examples}. {spelling_hint(pairs)}."
+                f"The tables {one!r} and {other!r} spell {counted(len(pairs), 'id')} "
+                f"differently: {examples}. {spelling_hint(pairs)}."
             )
     for name, own in ids.items():
         others = {value for key in ids if key != name for value in ids[key]}
@@ -273,8 +281,8 @@ def _side_by_side(
     twice = data.columns[data.columns.duplicated()].tolist()
     if twice:
         raise ValueError(
-            f"Several columns would get the name(s) {shown(twice)}; rename the columns "
-            "or the tables."
+            f"{with_names('The column name', map(repr, twice), 3)} would be repeated; "
+            "rename the columns or the tables."
         )
     return data, views
 

@@ -127,8 +127,8 @@ class PolyhedralSet(WeightSet):
     ``limits``            the columns low and high, (m, 2)
     ===================== =====================================================
 
-    or, for weights of sum one, as ``Polyhedron.sum_to_one(m, low, high, C, d)``, of
-    which only m is required: weights are then between 0 and 1.
+    or, for weights of sum one, as ``Polyhedron.sum_to_one(m, low, high, C, d)``,
+    where only m is required: weights are then between 0 and 1.
 
     Examples
     --------
@@ -195,8 +195,9 @@ class PolyhedralSet(WeightSet):
     def _centre(self, m: int) -> tuple[np.ndarray, bool]:
         """A point deep inside the set, and whether it is the only one.
 
-        Inequalities that leave no room anywhere, as those of a weight between equal
-        limits, have positive multipliers: the point is then deep inside the others.
+        Inequalities that leave no room anywhere, such as those of a weight between
+        equal limits, have positive multipliers: the point is then deep inside the
+        others.
         """
         allowed = self.polyhedron(m)
         rows, room = allowed.inequalities()

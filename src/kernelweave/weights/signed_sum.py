@@ -169,9 +169,9 @@ class SignedSum(SumToOne):
         if len(held):
             names = ", ".join(repr(self.bank.names[i]) for i in held)
             out.append(
-                f"the bound {self.bound:g} on the weights is active for kernel(s) "
-                f"{names}: the certificate is for the problem with this bound, and a "
-                "larger one would change the weights"
+                f"the bound {self.bound:g} on the weights is active for {names}: the "
+                "certificate is for the problem with this bound, and a larger one "
+                "would change the weights"
             )
         least, most = float(np.min(self._traces)), float(np.max(self._traces))
         if most - least > EQUAL * most:

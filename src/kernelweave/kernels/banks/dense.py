@@ -43,7 +43,8 @@ from kernelweave.protocols import Bank
 
 #: Rows that show which kernels are nothing like the identity.
 SCREENED = 128
-#: Times the difference of two diagonals that its product with a random vector reaches.
+#: The product of a random vector with the difference of two diagonals is at most this
+#: many times the size of the difference.
 DIAGONAL_SLACK = 10.0
 #: Share of the largest possible rounding error that sums over stored kernels reach at
 #: most, as errors of either sign cancel; in thousands of problems it was 0.02.
@@ -237,14 +238,14 @@ class FoldKernels(Protocol):
     active : list of int
         Kernels that vary over these rows.
     bank : KernelBank
-        Those kernels, of which there must be one.
+        Those kernels; there must be at least one.
     """
 
     active: list[int]
 
     @property
     def bank(self) -> KernelBank:
-        """Those kernels, of which there must be one."""
+        """Those kernels; there must be at least one."""
 
     def cross(self, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
@@ -447,7 +448,7 @@ class DenseBank(KernelBank):
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
     #: With this many samples or more, a factorisation gets only a triangle, in blocks
-    #: of so many rows: a third less to read, but more calls.
+    #: of this many rows: a third less to read, but more calls.
     many_samples, triangle_rows = 1000, 32
     #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
     #: which BLAS takes matrices as they are, and the samples below which one is enough.

@@ -240,7 +240,7 @@ class OnTheFlyBank(KernelBank):
     def rounded_traces(self) -> np.ndarray:
         """The traces (p,) before centring, in the scale of the bank.
 
-        Products are made of the kernels as they are, whose size sets their rounding.
+        Products use the kernels as they are, whose size determines the rounding.
         """
         raw = np.abs(self._raw_diagonals()) * self.scales[:, None]
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
@@ -377,7 +377,7 @@ class _FoldOnTheFly:
 
     @property
     def bank(self) -> OnTheFlyBank:
-        """The kernels that vary over the rows ``train``, of which there must be one."""
+        """The kernels that vary over the rows ``train``; there must be at least one."""
         own = [self.centerings[i] for i in self.active]
         return self.tiles.subset(self.active).centred(own, self.weights)
 

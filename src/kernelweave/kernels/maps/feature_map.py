@@ -1,4 +1,4 @@
-"""From new rows to projections by way of explicit features."""
+"""From new rows to projections, through explicit features."""
 
 from __future__ import annotations
 

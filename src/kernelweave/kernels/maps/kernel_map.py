@@ -65,7 +65,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, numbered, some
+from kernelweave.views.columns import View, numbered, with_names
 from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Relative spread up to which the diagonal of a kernel counts as constant.
@@ -363,7 +363,7 @@ Source = FeatureSource | PrecomputedSource
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
-#: Rows, and kernels for each set of shared products or distances, from which on a fit
+#: Rows, and kernels per set of shared products or distances, from which upwards a fit
 #: without folds takes less time on a processor if kernels are recomputed, by tiles
 #: in its cache: 10 to 40 % less with 15 to 150 widths, but 40 % more with 1,000 rows.
 FASTER_FROM, SHARED_BY = 2000, 12
@@ -413,20 +413,20 @@ class FittedMap:
         return full
 
     def require_active(self) -> None:
-        """Refuse kernels of which none varies."""
+        """Refuse kernels none of which varies."""
         if not self.active:
-            raise nothing_varies(len(self.names))
+            raise nothing_varies()
 
 
 class NothingVariesError(ValueError):
     """All kernels are constant, so no model is better than one without views."""
 
 
-def nothing_varies(n_kernels: int) -> NothingVariesError:
+def nothing_varies() -> NothingVariesError:
     """The error of kernels that are all constant."""
     return NothingVariesError(
-        f"every one of the {n_kernels} kernel(s) is constant on the training rows, so "
-        "there is nothing to learn from; check the features"
+        "every kernel is constant on the training rows, so there is nothing to learn "
+        "from; check the features"
     )
 
 
@@ -474,7 +474,7 @@ class KernelMap(FittedMap):
         self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
-        #: Like new rows, and results, if these live elsewhere than the training rows.
+        #: An array like new rows and results, if they live apart from training rows.
         self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []
@@ -857,10 +857,12 @@ def warn_constant(
         own = [i for i, name in enumerate(view_names) if name == view]
         constant = [i for i in own if i not in set(active)]
         if constant:
-            which = some((f"kernel {i} ({names[i]!r})" for i in constant), most=3)
+            which = (f"{i} ({names[i]!r})" for i in constant)
+            verbs = ("is", "gets") if len(constant) == 1 else ("are", "get")
             remarks.append(
-                f"view {view!r}: {which} (of {len(own)} in the view) is "
-                "constant on the training rows and gets weight 0"
+                f"view {view!r}: {with_names('kernel', which, 3)} (of {len(own)} in "
+                f"the view) {verbs[0]} constant on the training rows and {verbs[1]} "
+                "weight 0"
             )
             warnings.warn(remarks[-1], KernelWarning, stacklevel=3)
     return remarks

@@ -1,4 +1,4 @@
-"""Kernels over rows some of which lack a view: fill in zeros, or available means.
+"""Kernels when some rows lack a view: fill in zeros, or available means.
 
 Let ``O_i`` be the ``n_i`` rows that have kernel i, and ``P_i = I - 11'/n_i`` the
 centring over these rows alone::
@@ -176,7 +176,7 @@ class CompletedKernelMap(KernelMap):
                 worst = 100 * max(removed[i] for i in own)
                 remark += (
                     "their entries are means over the other kernels, and clipping "
-                    f"removed {worst:.2g} % of the spectrum (at most, of its kernels)"
+                    f"removed at most {worst:.2g} % of the spectrum of its kernels"
                 )
             self.remarks.append(remark)
 

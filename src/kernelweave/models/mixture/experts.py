@@ -268,10 +268,10 @@ class ExpertPanel:
             if not one.active:
                 continue
             allowed = self.allowed[int(self.maps.first[v]) + one.active[0]]
-            absent = ", ".join(map(repr, self.classes[~allowed].tolist()))
+            absent = [f"class {c!r}" for c in self.classes[~allowed].tolist()]
             if absent:
                 yield (
-                    f"view {one.view_names[0]!r} has fewer than 2 rows of the "
-                    f"class(es) {absent} or none of another: its kernels have weight "
-                    "0 there"
+                    f"view {one.view_names[0]!r} has fewer than 2 rows of "
+                    f"{' and of '.join(absent)}, or none of another: its kernels have "
+                    "weight 0 there"
                 )

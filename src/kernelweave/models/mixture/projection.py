@@ -126,10 +126,10 @@ class MixtureProjector:
     def spread(self, seen: np.ndarray) -> np.ndarray | None:
         """Squared error of the combined mean of rows with the views ``seen`` (m, v).
 
-        It is that of training rows left out, with prior weights, as the mean over the
-        coordinates: (m, k), the same in each. Rows that only have views which say
-        little are less certain than others. None if no rows have gaps, or zeros in
-        their place, which shrink the projection and so say the same.
+        It is that of training rows left out, with prior weights, averaged over the
+        coordinates: (m, k), the same in each. Rows with only weak views are less
+        certain than others. None if no rows have gaps, or if zeros fill them, which
+        shrink the projection instead.
         """
         if self.moments is None:
             return None

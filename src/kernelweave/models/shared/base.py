@@ -94,6 +94,7 @@ from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import (
+    counted,
     in_portions,
     is_dask,
     is_precomputed,
@@ -446,8 +447,8 @@ def caution_about_shares(model: KernelModel) -> str | None:
         return None
     return (
         f"{n_views} views and only {n} rows: the weights should not be interpreted, as "
-        "useless views often weigh as much as useful ones; ask "
-        "kernelweave.inspection.view_pvalues, or give fewer views"
+        "useless views often weigh as much as useful ones; check "
+        "with kernelweave.inspection.view_pvalues, or give fewer views"
     )
 
 
@@ -751,8 +752,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             )
         if subspace is not None and subspace.n_doubtful:
             found.append(
-                f"float32 cannot tell {subspace.n_doubtful} direction(s) of the "
-                "subspace from rounding, and leaves them out: pass the rows in "
+                f"float32 cannot tell {counted(subspace.n_doubtful, 'direction')} of "
+                "the subspace from rounding, and leaves out any such: pass the rows in "
                 "float64, or use a larger alpha"
             )
         if left_out > (3.0 * NOTABLE) ** 2:  # features are the roots of their shares

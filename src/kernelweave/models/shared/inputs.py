@@ -52,6 +52,7 @@ from kernelweave.kernels.spec import (
 from kernelweave.views.columns import (
     View,
     column_names,
+    counted,
     is_arrow,
     is_dask,
     is_dict,
@@ -61,6 +62,7 @@ from kernelweave.views.columns import (
     some,
     split_views,
     validate_features,
+    with_names,
 )
 from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
@@ -101,7 +103,8 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
         real = isinstance(value, int | float | np.number)
         return real and not isinstance(value, bool | np.bool_) and bool(test(value))
 
-    return Rule(" or ".join([text, *map(repr, words)]), allows)
+    *others, last = [text, *map(repr, words)]
+    return Rule(f"{', '.join(others)} or {last}" if others else last, allows)
 
 
 def positive(*words: str) -> Rule:
@@ -277,12 +280,12 @@ def refuse_no_list(y: Any, owner: str) -> None:
 
 
 def check_length(X: Any, y: Any, owner: str) -> None:
-    """Refuse targets of which there are more or fewer than rows."""
+    """Refuse y unless it has as many entries as X has rows."""
     rows, targets = _num_samples(first_kernel(X)), _num_samples(y)
     if rows != targets:
         raise ValueError(
-            f"{owner}: X and y have inconsistent numbers of samples: X has {rows} "
-            f"row(s), y has {targets}. Pass one target per row of X"
+            f"{owner}: X and y have inconsistent numbers of samples: X has "
+            f"{counted(rows, 'row')}, y has {targets}. Pass one target per row of X"
         )
 
 
@@ -296,8 +299,8 @@ def refuse_odd_numbers(y: np.ndarray, owner: str) -> None:
         infinite = f"infinity or a value too large for dtype('{y.dtype}')"
         found = "NaN" if np.isnan(y[bad]).any() else infinite
         raise ValueError(
-            f"{owner}: Input y contains {found}: row(s) {some(map(str, bad))}. Drop "
-            "these rows from X and y"
+            f"{owner}: Input y contains {found} in {with_names('row', map(str, bad))}. "
+            "Drop such rows from X and y"
         )
 
 
@@ -327,7 +330,7 @@ def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
     except ValueError as error:
         raise ValueError(
             f"{owner}: {error} For quantities use MultipleKernelRidge; if they are "
-            "names of classes, y.astype(str) says so"
+            "names of classes, pass y.astype(str)"
         ) from error
     return y
 
@@ -358,13 +361,13 @@ def refuse_gaps(y: Any, owner: str) -> None:
     gaps = [i for i, row in enumerate(values) if any(map(is_gap, row))]
     if gaps:
         raise ValueError(
-            f"{owner}: Input y contains NaN or None: {len(gaps)} row(s) have no label, "
-            f"row(s) {some(map(str, gaps))}. Drop these rows from X and y"
+            f"{owner}: Input y contains NaN or None: no label in "
+            f"{with_names('row', map(str, gaps))}. Drop such rows from X and y"
         )
 
 
 def refuse_mixture(y: Any, owner: str) -> None:
-    """Refuse labels of which some are text and some numbers."""
+    """Refuse labels that mix text and numbers."""
     first: dict[str, tuple[int, Any]] = {}
     for i, row in enumerate(_objects(y)):
         for value in row:
@@ -392,10 +395,11 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        found = f"1 class: {classes.tolist()[0]!r}" if len(classes) else "no class"
+        found, rows = classes.tolist(), counted(len(labels), "row")
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         raise ValueError(
-            f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
-            f"contain {found}. Check y, or add rows of other classes"
+            f"{owner} needs at least 2 classes in y; found {count}. Check y, or add "
+            "rows of other classes"
         )
     warn_many_numbers(classes, len(labels), owner)
     return classes, codes.reshape(-1)
@@ -417,7 +421,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
         warnings.warn(
             f"{owner}: y holds {k} different whole numbers, from {low:g} to {high:g}, "
             f"in {n} rows. This looks like regression: use MultipleKernelRidge for "
-            "quantities. If they are names of classes, y.astype(str) says so",
+            "quantities. If they are names of classes, pass y.astype(str)",
             UserWarning,
             stacklevel=2,
         )
@@ -436,12 +440,13 @@ def read_some_labels(
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
-        count = "1 class" if found else "no class"
+        rows = counted(len(given), "labelled row")
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         advice = ": encode two classes as 0 and 1, not as -1 and 1"
         raise ValueError(
-            f"{owner} needs labelled rows of at least 2 classes; the {len(given)} "
-            f"labelled sample(s) contain {count}: {found}. {marker!r} and "
-            f"{str(marker)!r} mean unlabelled{advice if marker == -1 else ''}"
+            f"{owner} needs labelled rows of at least 2 classes; found {count}. "
+            f"{marker!r} and {str(marker)!r} mean unlabelled"
+            f"{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
     given = check_labels(given, given, owner)
@@ -626,8 +631,8 @@ def check_sample_weight(
         values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
-            "weights of classes set class_weight, where the estimator has it"
+            f"{where} must hold one number per row; got {given!r:.60} ({error}). To "
+            "weight classes, set class_weight where the estimator has it"
         ) from error
     if values.ndim and values.shape != (n,):
         raise ValueError(
@@ -637,8 +642,8 @@ def check_sample_weight(
     if len(bad):
         found = "NaN" if np.isnan(values).any() else "infinity"
         raise ValueError(
-            f"{where} contains {found}: row(s) {some(map(str, bad))}. Give each row a "
-            "finite number; 0 leaves it out"
+            f"{where} contains {found} in {with_names('row', map(str, bad))}. Give "
+            "each row a finite number; 0 leaves it out"
         )
     if not (all_zero or np.any(values)):
         raise ValueError(
@@ -707,7 +712,7 @@ def read_row_weights(
         Rows of positive weight, to be selected before anything is computed from the
         others; None if these are all rows.
     weights : ndarray of shape (m,) or None
-        Their weights; None if every one is 1.
+        Their weights; None if all are 1.
     """
     if sample_weight is None and class_weight is None:
         return None, None
@@ -747,9 +752,8 @@ def _class_weights(
         known = classes.tolist()
         if class_weight and not any(label in known for label in class_weight):
             raise ValueError(
-                f"{owner}: class_weight has the classes "
-                f"{some(map(repr, class_weight))}, but y has {some(map(repr, known))}. "
-                "Use the labels of y as keys"
+                f"{owner}: class_weight is for {some(map(repr, class_weight))}, but y "
+                f"has {some(map(repr, known))}. Use the labels of y as keys"
             )
     found = compute_class_weight(
         class_weight, classes=classes, y=y, sample_weight=weights
@@ -788,8 +792,8 @@ def read_groups(
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:
         raise ValueError(
-            f"{owner}: groups has no entry for row(s) {some(map(str, gaps))}. Give "
-            "each of them a group, perhaps of its own"
+            f"{owner}: groups has no entry for {with_names('row', map(str, gaps))}. "
+            "Give every row a group, perhaps one of its own"
         )
     try:
         values, codes = np.unique(groups, return_inverse=True)
@@ -880,7 +884,7 @@ def _check_observed(model: KernelModel, read: ReadViews) -> None:
     if model.missing != "error":
         data, names, views, _ = read
         check_every_view(data.observed, names, [view.joint for view in views])
-        check_some_view(data.observed, "training row(s)")
+        check_some_view(data.observed, "training row")
 
 
 class ReadViews(NamedTuple):
@@ -894,18 +898,18 @@ class ReadViews(NamedTuple):
     def take(self, keep: np.ndarray, owner: str) -> ReadViews:
         """Only the rows ``keep``, which cannot be chosen from precomputed kernels."""
         if not self.views:
+            n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
-                f"{owner}: {len(self.data.observed) - len(keep)} row(s) have "
-                "sample_weight 0, which leaves them out of the training rows; with "
-                "precomputed kernels remove these rows and columns from the kernels, "
-                "so that later kernels have the right columns"
+                f"{owner}: sample_weight 0 leaves {counted(n_left_out, 'row')} out of "
+                "the training rows; with precomputed kernels remove such rows and "
+                "columns from the kernels, so that later kernels have the right columns"
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 
 def check_home(X: Any, like: Array, where: str) -> None:
-    """Refuse rows in another library or on another device than earlier ones."""
+    """Refuse rows in a different library or on a different device from earlier ones."""
     if same_home(X, like) if is_array(X) else is_numpy(like):
         return
     found = _home(X) if is_array(X) else f"a {type(X).__name__}"
@@ -942,7 +946,7 @@ def device_array(like: Array, device: str | None) -> Array:
             try:
                 torch.device(device)
             except RuntimeError as error:  # whose message is long and changes
-                raise LookupError("torch knows no device of this name") from error
+                raise LookupError("torch has no device of this name") from error
             return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
         if device.startswith("cu"):
             import cupy

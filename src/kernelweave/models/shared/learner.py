@@ -88,8 +88,8 @@ class LearnerOptions:
     """Which weights to learn: parameters of ``MultipleKernelFDA``.
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
-    are those made on a sample of the rows, if one has left only some ``norms``. The
-    ``progress`` hears of every iteration, and knows whether to stop.
+    are those made on a sample of the rows, if one has ruled out ``norms``. The
+    ``progress`` is told of every iteration, and knows whether to stop.
     """
 
     norm: float | str = "loo"
@@ -356,7 +356,7 @@ def choose_weights(options: LearnerOptions, task: Task) -> Choice:
     if options.objective == "loo":
         if not design.is_plain:
             raise ValueError(
-                "objective='loo' takes neither weights nor groups of rows; use "
+                "objective='loo' takes neither row weights nor groups; use "
                 "objective='fisher'"
             )
         return _direct_loo(options, bank, target)
@@ -414,7 +414,7 @@ def search_norms(
 
 
 #: With this many rows or more, a sample of them rules out norms: a share of the rows,
-#: but at least so many. On fewer the best norm is often not that of all rows.
+#: but at least this many. On fewer, the best norm is often not that of all rows.
 RACED_FROM, RACED_SHARE, RACED_AT_LEAST = 1500, 0.125, 1000
 #: Standard errors between an error and a bound on it.
 CLEARLY = 3.0
@@ -454,7 +454,7 @@ def race_norms(
     """Options with the norms that a sample of many rows does not rule out.
 
     All norms are tried on an eighth of the rows, where a factorisation takes a 512th of
-    the time. Both errors of two norms are those of the same rows, so their difference
+    the time. The errors of two norms are those of the same rows, so their difference
     is known far better than either. A norm is ruled out if, within three standard
     errors of that difference, its error is not lower than the smallest one by more
     than half a per cent. The others start from what was found on the sample.
@@ -681,7 +681,7 @@ NO_SCORE = "there is no cv_score_: {}"
 
 
 class StoppedError(Exception):
-    """Raised between two folds, the second of which is not wanted."""
+    """Raised after a fold if no further ones are wanted."""
 
 
 def _is_splitter(value: Any) -> bool:
@@ -690,14 +690,14 @@ def _is_splitter(value: Any) -> bool:
 
 #: What ``cv`` may be.
 FOLDS = Rule(
-    "None, an int >= 2 or a splitter of scikit-learn",
+    "None, an int >= 2 or a scikit-learn splitter",
     lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
 )
 
 
 #: What ``scoring`` may be.
 SCORING = Rule(
-    "None, a name of sklearn.metrics.get_scorer_names() or a callable "
+    "None, a name from sklearn.metrics.get_scorer_names() or a callable "
     "scorer(estimator, X, y)",
     lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
 )
@@ -740,7 +740,7 @@ def choose_splits(
             raise ValueError(
                 f"cv names row {last}, counted from 0, but there are {len(targets)} "
                 "rows of positive weight, and no others are divided into folds. Make "
-                f"{type(cv).__name__} for these rows"
+                f"the {type(cv).__name__} for these rows"
             )
         return splits
     n_folds = min(int(cv), len(design.members))
@@ -779,7 +779,7 @@ def learn_folds(
 
     Leave-one-out errors at the final weights are too good, since the weights were
     learned on the rows left out. Here everything is learned again without the rows of
-    a fold. The kernels are there already: with ``G = P K P`` of all rows, the kernel of
+    a fold. The kernels are known already: with ``G = P K P`` of all rows, the kernel of
     the rows s of a fold is ``P_s K_ss P_s = P_s G_ss P_s``, and that of its held-out
     rows follows likewise, so a fold costs a fit of four fifths of the rows, about half
     as much. Only the parameters of the kernels, such as widths, which never see a
@@ -856,8 +856,8 @@ def accuracy(
 
     By default every row counts once, and is a group of its own. With ``classes`` (n,),
     the mean of the shares in each class: the balanced accuracy. If all rows (of a
-    class) are right, or all wrong, their part of the error is that of a share among two
-    groups more, of which one is right: nothing is certain.
+    class) are right, or all wrong, their part of the error is computed as if there were
+    two more groups, one of them right: nothing is certain.
     """
     weights = np.ones(len(right)) if weights is None else weights
     units = np.arange(len(right)) if units is None else units
@@ -887,7 +887,7 @@ def score_classes(
     """Accuracy on held-out rows, and the temperature with the smallest log loss.
 
     Classes that a fold has not seen cannot be predicted: their rows count as errors,
-    and say nothing about the temperature. Another measure than the accuracy is averaged
+    and say nothing about the temperature. A measure other than the accuracy is averaged
     over the folds, without those where it is undefined.
     """
     measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
@@ -1018,7 +1018,7 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    # A fold needs two different ones of each: it leaves out one group after another.
+    # Leaving out one group after another takes at least two groups, and two classes.
     several = [design.units, targets] if classify else [design.units]
     splits = [
         (train, test)

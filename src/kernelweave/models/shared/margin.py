@@ -345,7 +345,7 @@ def check_margin_parameters(
         )
     refuse_unscaled(model, "C", "learn", IDENTITY)
     if model.C == "cv" and model.margin == "hard":
-        raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or a number")
+        raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or give C")
     if model.signed and model.norm not in (1, "auto"):
         raise ValueError(
             "signed=True replaces w >= 0 by a positive semidefinite sum of fixed "

@@ -98,7 +98,7 @@ class Measure:
         if weights is not None:
             if not _takes(scorer, "sample_weight"):
                 raise ValueError(
-                    f"scoring={self.scoring!r} takes no weights of rows; leave out "
+                    f"scoring={self.scoring!r} takes no row weights; leave out "
                     "sample_weight and class_weight, or use a scorer that takes them"
                 )
             given["sample_weight"] = weights

@@ -234,7 +234,7 @@ def _add_rows(
     origin: tuple[int, int],
     is_last: bool,
 ) -> RowAccumulator | Moments:
-    """Sums ``before``, unchanged, plus rows: as an accumulator or, at last, moments.
+    """Sums ``before``, unchanged, plus rows: as an accumulator or, at the end, moments.
 
     ``place`` is the partition and its row with which ``rows`` begin, ``origin`` the
     rows per chunk and the number of the first chunk.
@@ -275,7 +275,7 @@ def _computed(tasks: list[Any]) -> list[Any]:
 
 
 def scheduler_lost(error: BaseException) -> bool:
-    """Whether an error of Dask says that there is no scheduler any more."""
+    """Whether an error of Dask says that the scheduler is gone."""
     # by name, since the package that defines them may be absent
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"CancelledError", "CommClosedError"})

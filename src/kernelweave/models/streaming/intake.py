@@ -53,6 +53,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.views.columns import (
     column_names,
+    counted,
     numbered,
     parse_views,
     resolve_columns,
@@ -81,7 +82,7 @@ Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
 class FeatureOptions:
-    """What version 0.1.0 saved with an intake; nothing reads it any more."""
+    """What version 0.1.0 saved with an intake; nothing reads it now."""
 
 
 class Intake:
@@ -90,7 +91,7 @@ class Intake:
     Parameters
     ----------
     model : estimator
-        Its ``views`` determine which columns are used, others of its parameters how
+        Its ``views`` determine which columns are used, and other parameters how
         features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
@@ -109,7 +110,7 @@ class Intake:
     products : bool
         Whether to add products of views.
     seed : int
-        Fixes landmarks, frequencies and folds; drawn unless ``random_state`` is one.
+        Fixes landmarks, frequencies and folds: ``random_state``, or drawn from it.
     n_folds : int
         Folds of a cross-validation; 1 for none.
     views, positions : list
@@ -122,7 +123,7 @@ class Intake:
         What its targets hold.
     """
 
-    # of models that version 0.1.0 saved, which do not say
+    # for models saved by version 0.1.0, which do not have these
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
@@ -181,7 +182,7 @@ class Intake:
             start += len(portion[1])
 
     def _read_ahead(self, portions: Iterator[Any]) -> list[Any]:
-        """First portions, by whose tables "auto" settles what is done with each column.
+        """The first portions, from which "auto" settles what to do with each column.
 
         Together they have the rows that fix the features, however few the first has.
         A portion that does not match ends them, and is refused when it is reached.
@@ -242,7 +243,7 @@ class Intake:
             return blocks
 
     def look(self, X: Any) -> None:
-        """Settle what is done with each column by all rows of a table in memory.
+        """Settle what to do with each column, from all rows of a table in memory.
 
         A sample of them might lack rare categories.
         """
@@ -274,7 +275,7 @@ class Intake:
             kind, owner = _kind(targets), type(self.estimator).__name__
             if self.kind not in (None, kind):
                 raise ValueError(
-                    f"{owner}: y holds {kind}, but the first portion {self.kind}. "
+                    f"{owner}: y holds {kind}, but {self.kind} in the first portion. "
                     "Convert y to one form for all portions"
                 )
         self.kind = kind
@@ -290,7 +291,7 @@ class Intake:
 def _kind(targets: np.ndarray) -> str:
     """What targets hold: joined with text, numbers would silently become text."""
     if targets.ndim > 1:
-        return f"{targets.shape[1]} output(s) per row"
+        return f"{counted(targets.shape[1], 'output')} per row"
     return "numbers" if targets.dtype.kind in "biuf" else "text"
 
 

@@ -53,7 +53,7 @@ from kernelweave.models.streaming.intake import Intake
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
-#: A row that the model fits exactly would miss its target infinitely without it.
+#: Without this, the leave-one-out error of a row fitted exactly would be infinite.
 LEAST_ROOM = 1e-8
 #: An output whose variance is below this, relative to its mean square, is constant.
 CONSTANT_OUTPUT = 1e-12
@@ -172,8 +172,8 @@ class MomentFit:
             bits = namespace(recipe.like).finfo(recipe.like.dtype).bits
             self.row_map.kernel_map.remarks.append(
                 f"a share of {problem.jitter:.0e} was added to every variance, "
-                f"since sums of products in float{bits} are no better; functions "
-                "change by as much, divided by alpha"
+                f"since sums of products in float{bits} are no more accurate; "
+                "functions change by as much, divided by alpha"
             )
 
     def _judge(self, choice: Choice, alpha: float | None, start: AlphaStart) -> Choice:

@@ -62,8 +62,8 @@ LEAST_DECREASE = 1e-9
 #: Slopes at which an ascent ends, as a share of what the tolerance of the whole allows
 #: each entry.
 SLOPE_SHARE = 1e-2
-#: Relative changes of the value at which the searches of SciPy end: in the weights, to
-#: far less than a local minimum needs; in subspaces, only where nothing changes at all.
+#: Relative changes of the value at which the searches of SciPy end: in the weights, far
+#: less than a local minimum needs; in subspaces, only where nothing changes at all.
 FLAT_IN_WEIGHTS, FLAT_IN_SUBSPACES = 1e-10, 1e-15
 
 Round = tuple[JointPoint, float]  # a point, and a lower bound
@@ -344,7 +344,7 @@ def solve_plain(
     """Minimise the non-convex v of :class:`PlainSubspaceMargin` locally.
 
     A convex minorant gives a lower bound and candidate starts: its most important
-    kernel alone, its minimiser, and equal weights, of which the best is used. From
+    kernel alone, its minimiser, and equal weights; the best of them is used. From
     there v is minimised along its exact gradient. If the bounds meet, the optimum is
     found.
 
