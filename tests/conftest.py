@@ -216,6 +216,20 @@ def data_dir() -> Path:
     return path
 
 
+@pytest.fixture
+def quick_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack of views with two folds and one penalty, for tests that only show it.
+
+    Nothing that it is given depends on their number, and all of them take long.
+    """
+    from kernelweave.evaluation import baselines
+
+    few = {"logisticregressioncv__Cs": [1.0], "logisticregressioncv__cv": 2}
+    logistic = baselines._logistic
+    monkeypatch.setattr(baselines, "_logistic", lambda: logistic().set_params(**few))
+    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
+
+
 def _rows_of_two_classes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 6))

@@ -19,12 +19,14 @@ from kernelweave import (
     MultipleKernelRidge,
     TransductiveKernelSVC,
 )
-from kernelweave.evaluation import baselines, evaluate
+from kernelweave.evaluation import evaluate
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
 from kernelweave.models.shared.learner import accuracy
+
+pytestmark = pytest.mark.usefixtures("quick_stack")
 
 VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
 
@@ -35,15 +37,6 @@ def classifier(**settings):
 
 def regressor():
     return MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None)
-
-
-@pytest.fixture(autouse=True)
-def _two_folds_of_the_stack(monkeypatch):
-    """What it learns from does not depend on their number, and five take longer.
-
-    ``evaluate`` is public and has no parameter for it.
-    """
-    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
 
 
 @pytest.fixture(scope="module")

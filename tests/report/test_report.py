@@ -15,7 +15,6 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
-from kernelweave.evaluation import baselines
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -27,10 +26,17 @@ _spec = importlib.util.spec_from_file_location(
 pages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(pages)
 
+pytestmark = pytest.mark.usefixtures("quick_stack")
+
 VOID = {"meta", "link", "br"}
 #: What a page of a kind must say, beyond what all pages say.
 SAYS = {
-    "two classes": ["accuracy on held-out rows", "Calibration", "95 % interval"],
+    "two classes": [
+        "accuracy on held-out rows",
+        "Calibration",
+        "95 % interval",
+        "use n_decoys=19 or more",
+    ],
     "three classes": ["ROC curve", "All kernels have the same weight", "Each class"],
     "regression": [
         "R² on held-out rows",
@@ -44,12 +50,6 @@ SAYS = {
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
 }
-
-
-@pytest.fixture(autouse=True)
-def _two_folds_of_the_stack(monkeypatch):
-    """The pages only show its score, and five folds take longer."""
-    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)  # far below the report
 
 
 class Checker(HTMLParser):
@@ -90,17 +90,17 @@ def test_page(kind):
         assert words in text, words
 
 
-def test_p_values_of_few_copies_are_no_verdict(tmp_path):
+def test_p_values_of_few_copies_are_no_verdict():
     """With n copies no p-value is below 1 / (n + 1), whatever the view tells."""
     model, X, y = pages.data("two classes")
     X[:, 0] += 3 * (y == "b")
     model.fit(X, y)
-    path = tmp_path / "page.html"
+    how = {"cv": 2, "groups": None, "sample_weight": None, "report": lambda text: None}
     for n_decoys in (18, 19):
-        write_report(model, X, y, path, **pages.FAST | {"n_decoys": n_decoys})
-        text = path.read_text(encoding="utf-8")
-        assert ("use n_decoys=19 or more" in text) == (n_decoys < 19)
-        assert "Do not interpret the weights" not in text
+        case = Case(model, X, y, 2, n_decoys, how | {"random_state": 0})
+        said = " ".join(views_module.shares(case)["cautions"])
+        assert ("use n_decoys=19 or more" in said) == (n_decoys < 19)
+        assert "Do not interpret the weights" not in said
 
 
 def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
@@ -120,7 +120,8 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
 def test_groups_and_a_model_that_takes_none():
     model, X, y = pages.data("no probabilities")
     how = {"cv": 2, "groups": np.arange(45) // 3, "sample_weight": None}
-    case = Case(model.fit(X, y), X, y, 2, 2, how | {"random_state": 0, "report": None})
+    how |= {"random_state": 0, "report": None, "baselines": False}
+    case = Case(model.fit(X, y), X, y, 2, 2, how)
     assert not decisions.rows(case)["why"]
     notes = " ".join(views_module.without_each(case)["notes"])
     assert "12.7 standard errors may be chance" in notes  # t with 1 degree of freedom
