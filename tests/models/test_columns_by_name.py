@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from estimators import EXPLICIT, ONE_EACH, in_turn, some
 from kernelweave import KernelFDA
-from kernelweave.models.streaming.intake import SAMPLE_ROWS
+from kernelweave.models.streaming import intake
 
 #: Where a column is found does not depend on what is in it.
 pytestmark = pytest.mark.one_seed
@@ -169,11 +169,12 @@ def test_output_keeps_the_index_of_new_rows(table):
 
 
 @pytest.mark.parametrize("estimator", some(EXPLICIT))
-def test_later_portions_find_their_columns(estimator, table):
-    X, y = pd.concat([table[0]] * 100), np.tile(table[1], 100)
+def test_later_portions_find_their_columns(estimator, table, monkeypatch):
+    monkeypatch.setattr(intake, "SAMPLE_ROWS", 80)  # far below the fit
+    X, y = pd.concat([table[0]] * 5), np.tile(table[1], 5)
     model = clone(estimator).set_params(views=VIEWS["names"], n_features=2)
-    parts = [slice(0, 2500), slice(2500, 3000), slice(3000, 4000)]
-    assert parts[0].stop > SAMPLE_ROWS  # the features are fixed by then
+    # the features are fixed by the first of them
+    parts = [slice(0, 100), slice(100, 130), slice(130, 200)]
     tables = [X, mixed_up(X), X[[*"dcba", "unused"]]]
     plain = [(X[part], y[part]) for part in parts]
     other = [(rows[part], y[part]) for rows, part in zip(tables, parts, strict=True)]
@@ -185,7 +186,7 @@ def test_later_portions_find_their_columns(estimator, table):
         expected.partial_fit(same_rows, targets)
     expected = answers(expected, X)
     assert_same_answers(answers(found, X), expected)
-    lacks = r"starts at row 4,000 .*lacks the column\(s\) 'd' \(view 'right'\)"
+    lacks = r"starts at row 200 .*lacks the column\(s\) 'd' \(view 'right'\)"
     with pytest.raises(ValueError, match=lacks):
         found.partial_fit(X[["a", "b", "c"]], y)
     assert_same_answers(answers(found.partial_fit(), X), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
@@ -19,9 +20,10 @@ from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
 from kernelweave.models.shared.base import why_features
 from kernelweave.models.shared.inputs import _learns_once
-from kernelweave.models.streaming.intake import SAMPLE_ROWS
+from kernelweave.models.streaming import intake
 
-CHUNK = CHUNK_ROWS["cpu"]
+#: Rows per chunk, and rows that fix the features, with the fixture ``small_chunks``.
+CHUNK, SAMPLE = 256, 60
 
 EXACT = [
     ("left", [Linear(), Polynomial(2)], [0, 1, 2]),
@@ -41,6 +43,13 @@ def draw(rng, n=240, k=3):
 @pytest.fixture
 def table(rng):
     return draw(rng)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Hundreds of rows make several chunks; a parameter would pass through the fit."""
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", CHUNK)
+    monkeypatch.setattr(intake, "SAMPLE_ROWS", SAMPLE)
 
 
 def portions(X, y, size):
@@ -85,15 +94,21 @@ def test_exact_features_give_the_ridge_of_the_kernels(rng):
     assert flat.predict(X).shape == (240,)
 
 
+@functools.cache
+def exact_model(seed):
+    """Rows and labels, new ones, and the model of the exact kernels."""
+    rng = np.random.default_rng(seed)
+    X, y = draw(rng, n=500)
+    return X, y, *draw(rng, n=400), MultipleKernelFDA(MIXED, norm=1, cv=None).fit(X, y)
+
+
 @pytest.mark.one_seed
 @pytest.mark.parametrize(
     ("features", "alpha"),
     [("nystroem", "loo"), ("random", "cv"), ("nystroem", "learn"), ("random", 0.5)],
 )
-def test_approximate_features_come_close(features, alpha, rng):
-    X, y = draw(rng, n=500)
-    new, truth = draw(rng, n=400)
-    exact = MultipleKernelFDA(MIXED, norm=1, cv=None).fit(X, y)
+def test_approximate_features_come_close(features, alpha, global_random_seed):
+    X, y, new, truth, exact = exact_model(global_random_seed)
     model = MultipleKernelFDA(
         MIXED, norm=1, alpha=alpha, features=features, n_features=80, cv=None
     ).fit(X, y)
@@ -150,18 +165,18 @@ def fit_by_parts(model, X, y, sizes):
 
 
 @pytest.mark.one_seed
-def test_all_ways_in_give_the_same_bits(rng, tmp_path):
+def test_all_ways_in_give_the_same_bits(rng, tmp_path, small_chunks):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.dataset
     import pyarrow.parquet
 
     pd = pytest.importorskip("pandas")
-    X, y = draw(rng, n=2 * CHUNK + 3000)
+    X, y = draw(rng, n=2 * CHUNK + 90)
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
-    reference = clone(model).fit(portions(X, y, SAMPLE_ROWS))
-    for size in (SAMPLE_ROWS + 123, len(y)):
+    reference = clone(model).fit(portions(X, y, SAMPLE))
+    for size in (SAMPLE + 17, len(y)):
         same_model(clone(model).fit(portions(X, y, size)), reference, X)
-    sizes = [SAMPLE_ROWS, 1, 999, CHUNK + 1, len(y)]
+    sizes = [SAMPLE, 1, 99, CHUNK + 1, len(y)]
     same_model(fit_by_parts(model, X, y, sizes), reference, X)
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
     table = pa.Table.from_pandas(frame)
@@ -285,19 +300,19 @@ def test_partial_fit_goes_on_where_it_was(table):
 
 
 @pytest.mark.one_seed
-def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch):
+def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch, small_chunks):
     X, y = draw(rng, n=2 * CHUNK)
     settings = {"features": "nystroem", "n_features": 8, "alpha": "cv"}
     model = MultipleKernelFDA(MIXED, **settings, cv=None)
     with pytest.raises(ValueError, match="there were none"):
         model.partial_fit()
     model.partial_fit(X, y, solve=False)  # two chunks, no row is left waiting
-    monkeypatch.setattr(ChunkRecipe, "__call__", None)
     found = {}
-    for norm, alpha in ((1, "cv"), (2, "loo"), (1, "learn"), (2, 1.0)):
-        model.set_params(norm=norm, alpha=alpha).partial_fit()
-        found[norm, alpha] = model.kernel_weights_, model.alpha_, model.predict(X)
-    monkeypatch.undo()
+    with monkeypatch.context() as no_pass:
+        no_pass.setattr(ChunkRecipe, "__call__", None)
+        for norm, alpha in ((1, "cv"), (2, "loo"), (1, "learn"), (2, 1.0)):
+            model.set_params(norm=norm, alpha=alpha).partial_fit()
+            found[norm, alpha] = model.kernel_weights_, model.alpha_, model.predict(X)
     for (norm, alpha), (weights, chosen, labels) in found.items():
         fresh = clone(model).set_params(norm=norm, alpha=alpha).partial_fit(X, y)
         assert_allclose(weights, fresh.kernel_weights_, atol=1e-4)
@@ -349,7 +364,7 @@ def test_bad_portions_are_refused_and_forgotten(table):
 
 
 @pytest.mark.one_seed
-def test_an_interrupt_loses_nothing(rng, monkeypatch):
+def test_an_interrupt_loses_nothing(rng, monkeypatch, small_chunks):
     X, y = draw(rng, n=4 * CHUNK)
     first = CHUNK + 60
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
@@ -419,7 +434,7 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
         clone(model).set_params(features="random", n_features=4000).fit(X, y)
 
 
-@pytest.mark.parametrize("rows", [50, CHUNK])  # too many in a chunk, or in their sum
+@pytest.mark.parametrize("rows", [50, 8192])  # too many in a chunk, or in their sum
 def test_ids_in_place_of_classes_do_not_fill_the_memory(rows, rng, monkeypatch):
     X, y = draw(rng, n=400)
     monkeypatch.setitem(CHUNK_ROWS, "cpu", rows)  # far below the fit
@@ -469,7 +484,7 @@ def test_settings_that_do_not_go_together(settings, message, table):
 
 
 @pytest.mark.one_seed
-def test_a_bad_row_is_named_by_its_own_number(rng):
+def test_a_bad_row_is_named_by_its_own_number(rng, small_chunks):
     X, y = draw(rng, n=2 * CHUNK)
     X[CHUNK + 23, 4] = np.inf
     model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, cv=None)

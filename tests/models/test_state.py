@@ -37,6 +37,7 @@ from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels import RBF, Pipe
 from kernelweave.kernels.functions import Standardizer
 from kernelweave.kernels.moments import CHUNK_ROWS
+from kernelweave.models.streaming import intake
 
 PACKAGE = str(Path(kernelweave.__file__).parent)
 VIEWS = [("left", "rbf", [0, 1, 2]), ("right", ["linear", RBF(gamma=0.2)], [3, 4, 5])]
@@ -608,8 +609,10 @@ def test_refused_input_leaves_no_trace(estimator, monkeypatch):
 
 
 @in_turn(solve=[False, True], estimator=[MultipleKernelRidge, MultipleKernelFDA])
-def test_an_interrupted_portion_is_not_half_added(estimator, solve, rng):
-    cut = CHUNK_ROWS["cpu"] + 100
+def test_an_interrupted_portion_is_not_half_added(estimator, solve, rng, monkeypatch):
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", 200)  # far below the fit
+    monkeypatch.setattr(intake, "SAMPLE_ROWS", 100)
+    cut = 250  # a chunk, and rows that wait for more
     X, codes = draw(2 * cut)
     model = estimator(
         VIEWS, n_features=5, norm=1, random_state=np.random.RandomState(0), cv=None

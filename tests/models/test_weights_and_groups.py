@@ -7,6 +7,8 @@ are those of linear kernels, since both are fixed by each row once.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -393,11 +395,18 @@ def test_what_portions_cannot_have_is_refused(data):
         MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
 
 
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KernelFDA,
+        partial(MultipleKernelFDA, norm=1),
+        partial(MultipleKernelRidge, norm=1),
+    ],
+)
 def test_weights_and_groups_are_routed(kind, data):
-    groups = np.arange(N) // 3
+    groups, own = np.arange(N) // 3, {"alpha": 0.1, "cv": 2}
     with config_context(enable_metadata_routing=True):
-        model = kind(VIEWS, cv=2).set_fit_request(groups=True, sample_weight=True)
+        model = kind(VIEWS, **own).set_fit_request(groups=True, sample_weight=True)
         model.set_score_request(sample_weight=False)
         result = cross_validate(
             model,
@@ -409,7 +418,7 @@ def test_weights_and_groups_are_routed(kind, data):
             return_indices=True,
         )
     train = result["indices"]["train"][0]
-    alone = kind(VIEWS, cv=2).fit(
+    alone = kind(VIEWS, **own).fit(
         data.X[train],
         data.y(model)[train],
         sample_weight=data.weights[train],
