@@ -107,7 +107,7 @@ def press(monkeypatch, owner, name):
 
 
 @in_turn(
-    step=list(STEPS) * 2,
+    step=list(STEPS),
     contents=["first", "again", "beside a note"],
     indirect=["contents"],
 )

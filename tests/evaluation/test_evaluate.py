@@ -197,8 +197,7 @@ def test_the_own_rows_are_no_new_ones(rows, judge):
     X, y = pd.DataFrame(rows[0], columns=list("abcd")), rows[1]
     X["site"] = np.where(np.arange(len(X)) < 5, X.index.astype(str), "A")
     X["unit"] = "mg"
-    views = [("first", "auto", ["a", "site"]), ("rest", "auto", ["b", "c", "unit"])]
-    views.append(("last", "linear", ["d"]))
+    views = [("first", "auto", ["a", "site", "unit"]), ("last", "linear", ["d"])]
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         judge(KernelFDA(views, cv=None), X, y)

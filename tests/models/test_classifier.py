@@ -200,7 +200,7 @@ def test_one_against_fifty(estimator, make_problem):
 )
 def test_a_hundred_and_twenty_classes(estimator, rng):
     k = 120
-    y = np.tile(np.arange(k), 4)
+    y = np.tile(np.arange(k), 3)
     centres = 8 * rng.normal(size=(k, 6))
     X = centres[y] + rng.normal(size=(len(y), 6))
     views = [("left", "rbf", [0, 1, 2]), ("right", "rbf", [3, 4, 5])]

@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 from estimators import SETTINGS
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.kernels import RBF, Linear
+from kernelweave.models.shared import learner
 
 #: Kernels with given parameters: the same on all rows and on those of a fold.
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]
@@ -105,8 +106,9 @@ def test_a_kernel_that_is_constant_without_a_fold_has_no_part_in_it(data, norm):
     assert model.cv_score_ == pytest.approx(expected, abs=1e-4)
 
 
-def test_folds_that_search_from_the_alpha_of_all_rows(rng):
-    n = 310  # enough rows for a search without eigendecompositions
+def test_folds_that_search_from_the_alpha_of_all_rows(rng, monkeypatch):
+    monkeypatch.setattr(learner, "MANY_ROWS", 90)  # far below the fit
+    n = 99  # enough rows for a search without eigendecompositions
     codes = rng.permutation(np.arange(n) % 3)
     X = rng.normal(size=(n, 6))
     X[:, :3] += np.eye(3)[codes]

@@ -156,7 +156,7 @@ def test_projections(oracle, form, first, second):
 @pytest.mark.one_seed
 @every_setting
 def test_classifies_and_agrees_with_itself(make_problem, setting):
-    problem = make_problem(3, n=75, m=60, separation=3.0)
+    problem = make_problem(3, n=45, m=60, separation=3.0)
     model = MixtureKDA(problem.views, **setting).fit(problem.X, problem.y)
     plain = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     wanted = plain.score(problem.new, problem.new_y)
@@ -461,7 +461,7 @@ def test_gaps_are_an_error_by_default(make_problem, rng):
     ],
 )
 def test_gaps_in_training_and_new_rows(make_problem, rng, setting, missing):
-    problem = make_problem(3, n=90, m=80, separation=3.0)
+    problem = make_problem(3, n=48, m=80, separation=3.0)
     X, seen = with_gaps(problem.X, rng)
     new, _ = with_gaps(problem.new, rng)
     model = MixtureKDA(problem.views, missing=missing, **setting).fit(X, problem.y)

@@ -16,7 +16,7 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
-from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
+from kernelweave.kernels.maps import kernel_map
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
 from kernelweave.models.shared.base import why_features
 from kernelweave.models.shared.inputs import _learns_once
@@ -60,14 +60,13 @@ def portions(X, y, size):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("settings", [{"alpha": 0.3}, {"alpha": "learn"}], ids=str)
-@pytest.mark.parametrize("norm", [1, 2])
-def test_exact_features_give_the_model_of_the_kernels(k, settings, norm, rng):
+@pytest.mark.parametrize(
+    ("k", "alpha", "norm"), [(2, 0.3, 1), (2, "learn", 2), (3, 0.3, 2), (3, "learn", 1)]
+)
+def test_exact_features_give_the_model_of_the_kernels(k, alpha, norm, rng):
     X, y = draw(rng, k=k)
-    kernels = MultipleKernelFDA(EXACT, norm=norm, tol=1e-9, **settings, cv=None).fit(
-        X, y
-    )
+    kernels = MultipleKernelFDA(EXACT, norm=norm, alpha=alpha, tol=1e-9, cv=None)
+    kernels.fit(X, y)
     moments = clone(kernels).set_params(features="exact").fit(portions(X, y, 100))
     assert kernels.features_.representation == "kernels"
     assert moments.features_.representation == "moments"
@@ -551,9 +550,10 @@ def test_many_views_without_n_by_n_kernels(rng):
     )
 
 
-def test_without_folds_many_kernels_of_a_view_are_not_stored(rng):
-    X, y = rng.normal(size=(FASTER_FROM, 2)), np.arange(FASTER_FROM) % 2
-    kernels = [RBF(gamma=float(g)) for g in np.logspace(-1, 1, SHARED_BY)]
+def test_without_folds_many_kernels_of_a_view_are_not_stored(rng, monkeypatch):
+    monkeypatch.setattr(kernel_map, "FASTER_FROM", 50)  # far below the fit
+    X, y = rng.normal(size=(50, 2)), np.arange(50) % 2
+    kernels = [RBF(gamma=float(g)) for g in np.logspace(-1, 1, kernel_map.SHARED_BY)]
     views, settings = [("all", kernels, [0, 1])], {"norm": np.inf, "alpha": 1.0}
     model = MultipleKernelFDA(views, cv=None, **settings).fit(X, y)
     assert model.features_.representation == "on the fly"

@@ -109,7 +109,7 @@ def test_margins(margin, p, norm):
 @pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
-    K, y = kernels(4, k=2, n=10)
+    K, y = kernels(3, k=2, n=8)
     model = estimator("precomputed", signed=signed, tol=TOL)
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)
     if signed or estimator is TransductiveKernelSVC:  # for the rest see test_margins
