@@ -132,10 +132,11 @@ SPLITTERS = {
 def test_splitters_and_groups(data, name):
     (X, y), groups = data, np.arange(N) // 8
     cv, splitter = SPLITTERS[name]
-    found = KernelFDA(VIEWS, cv=cv).fit(X, y, groups=groups)
+    found = KernelFDA(VIEWS, alpha=0.1, cv=cv).fit(X, y, groups=groups)
     right = np.zeros(N)
     for train, test in splitter.split(X, y, groups):
-        refit = KernelFDA(VIEWS, cv=None).fit(X[train], y[train], groups=groups[train])
+        refit = KernelFDA(VIEWS, alpha=0.1, cv=None)
+        refit.fit(X[train], y[train], groups=groups[train])
         right[test] = refit.predict(X[test]) == y[test]
     assert found.cv_score_ == pytest.approx(np.mean(right))
 
@@ -223,9 +224,9 @@ def test_without_folds_there_is_no_score(data):
     [
         KernelFDA(alpha=0.1),
         MultipleKernelFDA(),
-        MultipleKernelFDA(features="on_the_fly"),
+        MultipleKernelFDA(norm=1, alpha=0.1, features="on_the_fly"),
         MultipleKernelRidge(norm=1, alpha=0.1),
-        MultipleKernelRidge(features="on_the_fly"),
+        MultipleKernelRidge(norm=1, alpha=0.1, features="on_the_fly"),
     ],
 )
 def test_folds_that_cannot_be_learned_from_are_left_out(model, rng):

@@ -61,7 +61,7 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
     solver=["interior_point", "newton", "cutting_plane", "closed_form"],
     margin=["l1", "l2"],
     k=[2, 4, 4],
-    tol=[1e-5, 1e-5, 1e-3, 1e-3, 1e-3],  # the last solvers take long to many digits
+    tol=[1e-5, 1e-5, 1e-2, 1e-2, 1e-2],  # the last solvers take long to many digits
 )
 def test_support_vectors_do_not_depend_on_the_solver(
     solver, margin, k, tol, make_problem
@@ -342,8 +342,11 @@ HARD_INPUT = {
 
 @pytest.mark.one_seed
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
 @in_turn(
+    change=[  # two for each of the six combinations of the others
+        *("huge", "tiny", "opposite twins", "opposite twins", "unbalanced", "huge"),
+        *("opposite twins", "unbalanced", "huge", "unbalanced", "tiny", "opposite twins"),
+    ],
     parameters=[
         {"C": 1e10},
         {"C": 1e-6},
@@ -358,7 +361,7 @@ def test_hard_problems_end_with_an_honest_status(
     change, parameters, signed, make_problem
 ):
     problem = make_problem(2, n=18)
-    X, y = change(problem.X, problem.y)
+    X, y = HARD_INPUT[change](problem.X, problem.y)
     views = [("all", ["linear", "rbf"], slice(0, 6))]
     model = MultipleKernelSVC(views, signed=signed, **parameters)
     try:

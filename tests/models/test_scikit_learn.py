@@ -210,7 +210,10 @@ def with_views_only(model):
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
     + [
-        pytest.param(each(interactions="auto", cv=2), id=f"{each.__name__}-auto")
+        pytest.param(
+            each(interactions="auto", norm=1, alpha=0.1, cv=2),
+            id=f"{each.__name__}-auto",
+        )
         for each in (MultipleKernelFDA, MultipleKernelRidge)
     ],
 )

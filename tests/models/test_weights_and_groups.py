@@ -349,11 +349,18 @@ def subjects(seed):
     return X, rng.integers(0, 2, 40)[groups], groups
 
 
-# Means of 4 draws. With groups the error of a label that nothing predicts is its
+# Means of 2 draws. With groups the error of a label that nothing predicts is its
 # variance, and the share of the larger class is guessed right (the standard error of a
-# mean over 160 subjects is 0.04); without groups 0.99 or more.
+# mean over 80 subjects is 0.06); without groups 0.99 or more.
 @pytest.mark.one_seed
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KernelFDA,
+        partial(MultipleKernelFDA, norm=1),
+        partial(MultipleKernelRidge, norm=1),
+    ],
+)
 def test_groups_are_not_predicted_from_their_own_rows(kind):
     errors, scores, leaking = [], [], []
     for seed in range(2):
@@ -364,9 +371,9 @@ def test_groups_are_not_predicted_from_their_own_rows(kind):
         larger = max(np.mean(y), 1 - np.mean(y))
         scores.append(getattr(model, "loo_score_", larger) - larger)
         leaking.append(kind(views, cv=None).fit(X, y).loo_error_)
-    assert np.mean(leaking) < 0.2  # measured: 0.031
-    assert np.mean(errors) > 0.95  # measured: 1
-    assert np.mean(scores) < 0.07  # measured: 0 to 0.025
+    assert np.mean(leaking) < 0.2  # measured: 0.037
+    assert np.mean(errors) > 0.95  # measured: 1.05
+    assert np.mean(scores) < 0.07  # measured: 0
 
 
 def test_what_portions_cannot_have_is_refused(data):
