@@ -177,7 +177,7 @@ def test_a_constant_view_is_no_obstacle(rows, model):
         _, best, _, stack, _ = evaluate(model, X, y, cv=2).table
     one = evaluate(clone(model).set_params(views=VIEWS[:1]), X, y, cv=2).table
     assert best["score"] == pytest.approx(one[1]["score"])
-    # measured: 0.45 and 0.77
+    # measured: 0.46 and 0.77
     assert stack["score"] > 0.3
 
 

@@ -210,7 +210,7 @@ def test_groups_that_cannot_be_halved(rng):
 @pytest.mark.measured
 def test_intervals_tell_good_views_from_junk(rng):
     X, y = make_data(rng, n=90)
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     rows = weight_intervals(model, X, y, n_resamples=30, random_state=0)
     few, again = (
         weight_intervals(model, X, y, n_resamples=4, random_state=0) for _ in range(2)

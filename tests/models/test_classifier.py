@@ -208,7 +208,7 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
     assert model.transform(X[:3]).shape == (3, k - 1)
     new = centres + rng.normal(size=(k, 6))
     assert_allclose(np.sum(model.predict_proba(new), axis=1), 1.0)
-    assert model.score(new, np.arange(k)) > 0.7  # measured: 0.98 to 1
+    assert model.score(new, np.arange(k)) > 0.7  # measured: 0.99 to 1
     if hasattr(model, "certificate_"):
         assert model.certificate_.converged
 
