@@ -149,7 +149,7 @@ def test_plain_weights_lie_between_bounds(problem, norm):
     )
     certificate = model.fit(problem.X, problem.y).certificate_
     assert certificate.lower_bound <= certificate.value
-    # measured over 21 seeds: 0.007 to 0.058
+    # measured over 21 seeds: 0.007 to 0.069
     assert certificate.gap < 0.2
     if not certificate.converged:
         assert "not convex in the weights" in certificate.status
