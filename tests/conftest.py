@@ -216,6 +216,21 @@ def data_dir() -> Path:
     return path
 
 
+@pytest.fixture
+def quick_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack of views with two folds and one penalty, for tests that only show it.
+
+    What is tested does not depend on their number, and more take longer. Functions for
+    which no user chooses that number would have to pass it on.
+    """
+    from kernelweave.evaluation import baselines
+
+    few = {"logisticregressioncv__Cs": [1.0], "logisticregressioncv__cv": 2}
+    logistic = baselines._logistic
+    monkeypatch.setattr(baselines, "_logistic", lambda: logistic().set_params(**few))
+    monkeypatch.setattr(baselines, "STACK_FOLDS", 2)
+
+
 def _rows_of_two_classes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 6))
@@ -241,13 +256,3 @@ def margin_data() -> SimpleNamespace:
     return SimpleNamespace(
         rows=_rows_of_two_classes, gaussians=_gaussians, three=_three_kernels
     )
-
-
-@pytest.fixture
-def two_folds_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations and reports in which a stack of views learns from fewer folds.
-
-    What is tested does not depend on their number, and five take twice as long.
-    Functions for which no user chooses that number would have to pass it on.
-    """
-    monkeypatch.setattr("kernelweave.evaluation.baselines.STACK_FOLDS", 2)

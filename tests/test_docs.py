@@ -94,7 +94,7 @@ def assert_same_output(found, wanted, where):
         assert same, f"{where} prints {a} where the page has {b}:\n{found}"
 
 
-@pytest.mark.usefixtures("two_folds_of_the_stack")
+@pytest.mark.usefixtures("quick_stack")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_of_a_page(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")

@@ -17,6 +17,7 @@ import kernelweave
 from kernelweave.cli import demo, fit, output, read
 from kernelweave.cli.main import build_parser, main
 from kernelweave.datasets import make_views
+from kernelweave.inspection import weight_intervals
 
 pandas = pytest.importorskip("pandas")
 TABLES = {"certificate.json", "weights.csv", "columns.csv", "predictions.csv"}
@@ -80,6 +81,10 @@ def test_demo(tmp_path, capsys, monkeypatch):
     """Learned weights are clearly ahead; intervals, a gap and a report are shown."""
     page = lambda model, X, y, path, **settings: path.write_text("page")  # noqa: E731
     monkeypatch.setattr(demo, "write_report", page)
+    few = {"n_resamples": 2}  # only shown, and twenty take long
+    monkeypatch.setattr(
+        demo, "weight_intervals", lambda *a, **k: weight_intervals(*a, **k | few)
+    )
     monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
     assert main(["demo", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -107,7 +107,7 @@ def press(monkeypatch, owner, name):
 
 
 @in_turn(
-    step=list(STEPS) * 2,
+    step=list(STEPS),
     contents=["first", "again", "beside a note"],
     indirect=["contents"],
 )
@@ -265,7 +265,7 @@ def test_full_disk_for_a_picture(tmp_path, monkeypatch, capsys, name):
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
 
 
-@pytest.mark.parametrize("failing", range(1, 9))
+@pytest.mark.parametrize("failing", [1, 3, 5, 8])
 def test_swap_is_undone(tmp_path, monkeypatch, capsys, no_pictures, failing):
     earlier_run(tmp_path)
     before = snapshot(tmp_path)

@@ -26,7 +26,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
 from kernelweave.models.shared.learner import accuracy
 
-pytestmark = pytest.mark.usefixtures("two_folds_of_the_stack")
+pytestmark = pytest.mark.usefixtures("quick_stack")
 
 VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
 
@@ -177,7 +177,7 @@ def test_a_constant_view_is_no_obstacle(rows, model):
         _, best, _, stack, _ = evaluate(model, X, y, cv=2).table
     one = evaluate(clone(model).set_params(views=VIEWS[:1]), X, y, cv=2).table
     assert best["score"] == pytest.approx(one[1]["score"])
-    # measured: 0.45 and 0.77
+    # measured: 0.46 and 0.77
     assert stack["score"] > 0.3
 
 
@@ -197,8 +197,7 @@ def test_the_own_rows_are_no_new_ones(rows, judge):
     X, y = pd.DataFrame(rows[0], columns=list("abcd")), rows[1]
     X["site"] = np.where(np.arange(len(X)) < 5, X.index.astype(str), "A")
     X["unit"] = "mg"
-    views = [("first", "auto", ["a", "site"]), ("rest", "auto", ["b", "c", "unit"])]
-    views.append(("last", "linear", ["d"]))
+    views = [("first", "auto", ["a", "site", "unit"]), ("last", "linear", ["d"])]
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         judge(KernelFDA(views, cv=None), X, y)

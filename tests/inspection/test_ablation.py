@@ -20,7 +20,6 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import kinds
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -41,6 +40,10 @@ VIEWS = [
     ("junk", "linear", ["e", "f"]),
 ]
 NAMES = ["good", "fair", "junk"]
+#: With three views, seven sets of them are fitted; with two, three.
+TWO = VIEWS[::2]
+#: Settings of which no part is chosen by a search.
+PLAIN = {"norm": 1, "alpha": 0.1, "cv": None}
 
 
 def make_data(rng, n=60, signal=1.5):
@@ -54,12 +57,12 @@ def make_data(rng, n=60, signal=1.5):
 @pytest.mark.one_seed
 def test_losses_are_those_of_cross_validation(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
+    model = MultipleKernelFDA(TWO, **PLAIN).fit(X, y)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     result = view_ablation(model, X, y, cv=3, random_state=0)
     scores, losses = [], []
     for train, test in folds.split(X, y):
-        own = MultipleKernelFDA(VIEWS[1:], norm=1, cv=None).fit(X.iloc[train], y[train])
+        own = MultipleKernelFDA(TWO[1:], **PLAIN).fit(X.iloc[train], y[train])
         scores.append(own.score(X.iloc[test], y[test]))
         losses.append(log_loss(y[test], own.predict_proba(X.iloc[test])))
     column = view_ablation(model, X, y[:, None], cv=3, random_state=0)
@@ -76,7 +79,7 @@ def test_losses_are_those_of_cross_validation(rng):
 @pytest.mark.measured
 def test_order(rng):
     X, y = make_data(rng, n=120, signal=2.5)
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=3, random_state=0)
     order = result.order
     assert [step["dropped"] for step in order] == [None, "junk", "fair"]
@@ -96,12 +99,12 @@ def test_order(rng):
 def test_pure_noise_is_not_recommended(rng):
     X, y = make_data(rng, signal=0.0)
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0, cv=None).fit(X, y)
-    result = view_ablation(model, X, y, random_state=0)
+    result = view_ablation(model, X, y, cv=3, random_state=0)
     assert result.recommended == []
     assert "nothing is worth measuring" in result.recommendation
     assert result.baseline_loss == pytest.approx(np.log(2), abs=0.01)
     # Choosing the best set flatters nobody: accuracies stay near one half.
-    # measured: 0.41 to 0.45
+    # measured: 0.48 to 0.53
     assert all(abs(step["score"] - 0.5) < 0.2 for step in result.order)
 
 
@@ -109,16 +112,17 @@ def test_pure_noise_is_not_recommended(rng):
 def test_error_rates_of_noise_are_not_recommended():
     """With few rows, an error rate of noise is often a quarter below that of no view.
 
-    Of 20 draws, 1 recommends a view; it was 15 without regard to the number of rows.
+    Of 20 draws, 1 recommends a view; without regard to the number of rows 8 do, and
+    these two are among them.
     """
     found = []
-    for seed in range(3):
+    for seed in (1, 2):
         X, y = make_data(np.random.default_rng(seed), n=20, signal=0.0)
-        model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
+        model = MultipleKernelSVC(VIEWS, norm=1, C=1.0, tol=1e-2).fit(X, y)
         found.append(view_ablation(model, X, y, cv=3, random_state=seed).recommended)
     assert not any(found)
     X, y = make_data(np.random.default_rng(0), n=20, signal=4.0)
-    model = MultipleKernelSVC(VIEWS, norm=1, C=1.0).fit(X, y)
+    model = MultipleKernelSVC(TWO, norm=1, C=1.0, tol=1e-2).fit(X, y)
     assert view_ablation(model, X, y, cv=3, random_state=0).recommended == ["good"]
 
 
@@ -126,7 +130,7 @@ def test_error_rates_of_noise_are_not_recommended():
 def test_regression_and_outputs(rng):
     X, _ = make_data(rng)
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
-    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    model = MultipleKernelRidge(VIEWS, **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=KFold(4))
     assert result.loss_name == "squared error"
     assert result.recommended == ["good", "fair"]
@@ -138,14 +142,14 @@ def test_regression_and_outputs(rng):
 @pytest.mark.one_seed
 def test_r2_is_that_of_all_rows_left_out(rng):
     """Before, each fold had its own, which a single row has not: it was NaN."""
-    X, _ = make_data(rng, n=10)
-    y = np.column_stack([X["a"] + rng.normal(size=10), np.full(10, 0.1)])
-    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    X, _ = make_data(rng, n=6)
+    y = np.column_stack([X["a"] + rng.normal(size=6), np.full(6, 0.1)])
+    model = MultipleKernelRidge(TWO, **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=LeaveOneOut())
-    rows, means = X[["c", "d", "e", "f"]], np.full(10, np.nan)
-    rest = MultipleKernelRidge(VIEWS[1:], norm=1, alpha=0.1, cv=None)
+    rows, means = X[["e", "f"]], np.full(6, np.nan)
+    rest = MultipleKernelRidge(TWO[1:], **PLAIN)
     predicted = cross_val_predict(rest, rows, y, cv=LeaveOneOut())[:, 0]
-    for i in range(10):
+    for i in range(6):
         means[i] = np.mean(np.delete(y[:, 0], i))
     wrong, spread = (np.sum((y[:, 0] - guess) ** 2) for guess in (predicted, means))
     assert result.views[0]["score_without"] == pytest.approx(1 - wrong / spread)
@@ -155,7 +159,7 @@ def test_r2_is_that_of_all_rows_left_out(rng):
 def test_the_unit_of_the_outputs_changes_nothing(rng):
     X, _ = make_data(rng)
     y = X["a"].to_numpy() + rng.normal(size=60)
-    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+    model = MultipleKernelRidge(TWO, **PLAIN).fit(X, y)
     plain = view_ablation(model, X, y, cv=KFold(2))
     for unit in (1e-250, 1e-60, 1e100):
         large = view_ablation(model, X, y * unit, cv=KFold(2))
@@ -172,41 +176,39 @@ def test_the_unit_of_the_outputs_changes_nothing(rng):
 @pytest.mark.one_seed
 def test_other_models_and_scorings(rng):
     X, y = make_data(rng, signal=3.0)
-    machine = MultipleKernelSVC(VIEWS, C=1.0, norm=1).fit(X, y)
+    machine = MultipleKernelSVC(TWO, C=1.0, norm=1, tol=1e-2).fit(X, y)
     rate = view_ablation(machine, X, y, cv=2, random_state=0)
     assert rate.loss_name == "error rate"
     for step in rate.order:
         assert step["score"] == pytest.approx(1 - step["loss"])
-    uniform = KernelFDA(VIEWS, cv=None).fit(X, y)
+    uniform = KernelFDA(TWO, alpha=0.1, cv=None).fit(X, y)
     result = view_ablation(
         uniform, X, y, cv=2, scoring="balanced_accuracy", random_state=0
     )
     assert result.order[0]["gap"] is None
     assert "held-out score" in result.recommendation
     pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(norm=1, cv=None))
-    views = [(name, "linear", slice(2 * i, 2 * i + 2)) for i, name in enumerate(NAMES)]
+    views = [("good", "linear", slice(0, 2)), ("junk", "linear", slice(4, 6))]
     pipe.set_params(multiplekernelfda__views=views)
     search = GridSearchCV(pipe, {"multiplekernelfda__alpha": [0.1]}, cv=2).fit(X, y)
     result = view_ablation(search, X, y, cv=2, random_state=0)
-    assert [row["view"] for row in result.views] == NAMES
+    assert [row["view"] for row in result.views] == ["good", "junk"]
 
 
 @pytest.mark.one_seed
 def test_precomputed_kernels_agree_with_columns(rng):
     X, y = make_data(rng)
     values = X.to_numpy()
-    blocks = [values[:, i : i + 2] for i in (0, 2, 4)]
+    blocks = [values[:, i : i + 2] for i in (0, 4)]
     K = np.stack([block @ block.T for block in blocks], axis=2)
     by_columns = view_ablation(
-        MultipleKernelFDA(VIEWS, norm=1, tol=1e-9, alpha=0.1, cv=None).fit(X, y),
+        MultipleKernelFDA(TWO, tol=1e-9, **PLAIN).fit(X, y),
         X,
         y,
         cv=2,
         random_state=0,
     )
-    model = MultipleKernelFDA("precomputed", norm=1, tol=1e-9, alpha=0.1, cv=None).fit(
-        K, y
-    )
+    model = MultipleKernelFDA("precomputed", tol=1e-9, **PLAIN).fit(K, y)
     by_kernels = view_ablation(model, K, y, cv=2, random_state=0)
     for a, b in zip(by_columns.views, by_kernels.views, strict=True):
         assert a["loss_alone"] == pytest.approx(b["loss_alone"], rel=1e-4)
@@ -217,9 +219,7 @@ def test_precomputed_kernels_agree_with_columns(rng):
 def test_rows_without_any_view_of_a_set(rng):
     X, y = make_data(rng, n=80, signal=3.0)
     X.loc[::4, ["a", "b"]] = np.nan
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, missing="zero", cv=None).fit(
-        X, y
-    )
+    model = MultipleKernelFDA(TWO, missing="zero", **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=4, random_state=0)
     good = result.views[0]
     # One row in four is predicted without any view, the others by the view alone.
@@ -240,16 +240,20 @@ def test_a_fold_in_which_no_row_has_a_view(rng):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, ProbabilisticKDA, MixtureKDA))
-def test_views_of_several_kernels_that_rows_lack(rng, make):
-    X, y = make_data(rng)
-    X.loc[:9, ["a", "b"]] = np.nan
-    X.loc[50:, ["e", "f"]] = np.nan
-    views = [(name, ["linear", "rbf"], columns) for name, _, columns in VIEWS]
-    model = make(views, missing="available").fit(X, y)
-    assert observed_views(model).sum(axis=0).tolist() == [50, 60, 50]
+@pytest.mark.parametrize(
+    "model",
+    [MultipleKernelFDA(**PLAIN), ProbabilisticKDA(), MixtureKDA()],
+    ids=lambda model: type(model).__name__,
+)
+def test_views_of_several_kernels_that_rows_lack(rng, model):
+    X, y = make_data(rng, n=30)
+    X.loc[:4, ["a", "b"]] = np.nan
+    X.loc[25:, ["e", "f"]] = np.nan
+    views = [(name, ["linear", "rbf"], columns) for name, _, columns in TWO]
+    model.set_params(views=views, missing="available").fit(X, y)
+    assert observed_views(model).sum(axis=0).tolist() == [25, 25]
     result = view_ablation(model, X, y, cv=2, random_state=0)
-    assert [view["view"] for view in result.views] == NAMES
+    assert [view["view"] for view in result.views] == ["good", "junk"]
     assert np.isfinite([view["loss_without"] for view in result.views]).all()
 
 
@@ -259,9 +263,9 @@ def test_a_constant_view_predicts_like_none(rng, scoring):
     X, y = make_data(rng)
     X[["e", "f"]] = 1.0
     with pytest.warns(KernelWarning, match="constant"):
-        model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
+        model = MultipleKernelFDA(TWO, **PLAIN).fit(X, y)
         found = view_ablation(model, X, y, cv=2, scoring=scoring, random_state=0)
-    alone = found.views[2]["loss_alone"]
+    alone = found.views[1]["loss_alone"]
     assert alone == pytest.approx(np.log(2), abs=0.01)
     assert scoring or alone == pytest.approx(found.baseline_loss)
 
@@ -269,7 +273,7 @@ def test_a_constant_view_predicts_like_none(rng, scoring):
 @pytest.mark.one_seed
 def test_refusals(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
     for cost, match in (
         ({"good": 1}, "no entry for the view 'fair'"),
         ({"good": 1, "fair": 0, "junk": 1}, "'fair' must be a finite number > 0"),
@@ -280,10 +284,10 @@ def test_refusals(rng):
     with pytest.raises(ValueError, match=r"view_ablation: .*X has 60 row.*y has 9"):
         view_ablation(model, X, y[:9], cv=2)
     with pytest.raises(ValueError, match="has only one, 'all'"):
-        view_ablation(MultipleKernelFDA(norm=1, cv=None).fit(X, y), X, y)
+        view_ablation(MultipleKernelFDA(**PLAIN).fit(X, y), X, y)
     with pytest.raises(TypeError, match="KernelAlignment only transforms"):
         view_ablation(KernelAlignment(VIEWS).fit(X, y), X, y)
-    ridge = MultipleKernelRidge(VIEWS, norm=1, cv=None).fit(X, np.ones(60))
+    ridge = MultipleKernelRidge(VIEWS, **PLAIN).fit(X, np.ones(60))
     with pytest.raises(ValueError, match=r"y is constant \(1 in every row\)"):
         view_ablation(ridge, X, np.ones(60))
 
@@ -293,7 +297,7 @@ def test_refusals(rng):
 def test_a_score_that_a_fold_cannot_have_is_refused(rng):
     """Before, the order of the views was that of comparisons with NaN."""
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
     with pytest.raises(ValueError, match="'roc_auc' is undefined on a fold of 1 row"):
         view_ablation(model, X, y, cv=LeaveOneOut(), scoring="roc_auc")
 
@@ -301,8 +305,8 @@ def test_a_score_that_a_fold_cannot_have_is_refused(rng):
 @pytest.mark.one_seed
 def test_display(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
-    display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
+    model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
+    display = AblationDisplay.from_estimator(model, X, y, cv=2, random_state=0)
     left, right = display.axes_
     assert sorted(t.get_text() for t in left.get_yticklabels()) == sorted(NAMES)
     assert right.get_yticklabels()[0].get_text() == "all views"

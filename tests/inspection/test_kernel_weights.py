@@ -119,7 +119,7 @@ def test_draws_in_given_axes(wine_model):
 
 
 def test_titles_without_a_gap(cancer):
-    X, y, views = cancer
+    X, y, views = cancer[0][::3], cancer[1][::3], cancer[2]
     uniform = KernelWeightsDisplay.from_estimator(KernelFDA(views, cv=None).fit(X, y))
     assert uniform.title == "Uniform kernel weights"
     loo = MultipleKernelFDA(views, objective="loo", cv=None).fit(X, y)

@@ -39,7 +39,7 @@ def make_data(rng, n=40, signal=2.0):
         MultipleKernelFDA(norm=1, cv=None),
         MultipleKernelFDA(norm=2, alpha=0.3, cv=None),
         MultipleKernelRidge(norm=1, cv=None),
-        MultipleKernelSVC(),
+        MultipleKernelSVC(tol=1e-2),
         KernelAlignment(),
     ],
     ids=lambda model: type(model).__name__,

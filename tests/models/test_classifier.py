@@ -200,7 +200,7 @@ def test_one_against_fifty(estimator, make_problem):
 )
 def test_a_hundred_and_twenty_classes(estimator, rng):
     k = 120
-    y = np.tile(np.arange(k), 4)
+    y = np.tile(np.arange(k), 3)
     centres = 8 * rng.normal(size=(k, 6))
     X = centres[y] + rng.normal(size=(len(y), 6))
     views = [("left", "rbf", [0, 1, 2]), ("right", "rbf", [3, 4, 5])]
@@ -208,7 +208,7 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
     assert model.transform(X[:3]).shape == (3, k - 1)
     new = centres + rng.normal(size=(k, 6))
     assert_allclose(np.sum(model.predict_proba(new), axis=1), 1.0)
-    assert model.score(new, np.arange(k)) > 0.7  # measured: 0.98 to 1
+    assert model.score(new, np.arange(k)) > 0.7  # measured: 0.99 to 1
     if hasattr(model, "certificate_"):
         assert model.certificate_.converged
 

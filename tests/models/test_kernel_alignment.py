@@ -62,7 +62,7 @@ def test_no_weights_are_better_aligned(k, make_problem, rng):
 
 
 def test_joint_weights_are_at_least_as_aligned_as_others(make_problem):
-    problem = make_problem(3, n=24)
+    problem = make_problem(3, n=15)
     joint = KernelAlignment(problem.views).fit(problem.X, problem.y)
     alone = KernelAlignment(problem.views, method="independent")
     alone.fit(problem.X, problem.y)
@@ -78,7 +78,7 @@ def test_joint_weights_are_at_least_as_aligned_as_others(make_problem):
 
 @every_model
 def test_columns_and_kernels_give_the_same_transform(model, make_problem):
-    problem = make_problem(3, n=24)
+    problem = make_problem(3, n=15)
     columns = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
     kernels = clone(model).set_params(views="precomputed").fit(problem.K, problem.y)
     one, other = columns.transform(problem.new), kernels.transform(problem.new_K)
@@ -92,7 +92,7 @@ def test_columns_and_kernels_give_the_same_transform(model, make_problem):
 def test_fit_transform_computes_no_kernel_twice(
     model, left_out, make_problem, monkeypatch
 ):
-    problem, computed = make_problem(3, n=24), []
+    problem, computed = make_problem(3, n=15), []
     weights = np.repeat([0.0, 1.0], [left_out, len(problem.y) - left_out])
     model = clone(model).set_params(views=problem.views)
     expected = model.fit(problem.X, problem.y, weights).transform(problem.X)

@@ -61,13 +61,13 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
     solver=["interior_point", "newton", "cutting_plane", "closed_form"],
     margin=["l1", "l2"],
     k=[2, 4, 4],
-    tol=[1e-5, 1e-5, 1e-3, 1e-3, 1e-3],  # the last solvers take long to many digits
+    tol=[1e-5, 1e-5, 1e-2, 1e-2, 1e-2],  # the last solvers take long to many digits
 )
 def test_support_vectors_do_not_depend_on_the_solver(
     solver, margin, k, tol, make_problem
 ):
     """They lie on the margin or on its wrong side, in at least one problem."""
-    problem = make_problem(k)
+    problem = make_problem(k, n=32)
     model = MultipleKernelSVC(problem.views, margin=margin, solver=solver, tol=tol)
     model.fit(problem.X, problem.y)
     scores = model.decision_function(problem.X).reshape(len(problem.y), -1)
@@ -242,7 +242,7 @@ def test_too_few_iterations_are_a_warning_with_the_gap(make_problem):
 @CLASSES
 @pytest.mark.parametrize("signed", [True, False])
 def test_transduction_labels_the_rows_without_labels(k, signed, make_problem):
-    problem = make_problem(k, separation=4.0)
+    problem = make_problem(k, n=36, separation=4.0)
     views = problem.views[:2]
     y = np.where(np.arange(len(problem.y)) % 3 == 0, -1, problem.y)
     model = TransductiveKernelSVC(views, signed=signed, C=10).fit(problem.X, y)
@@ -284,13 +284,13 @@ LABELS = {
 @pytest.mark.one_seed
 @pytest.mark.parametrize("form", list(LABELS))
 def test_transduction_takes_strings_with_minus_one_among_them(form, make_problem):
-    problem = make_problem(4, n=30)
-    codes = np.where(np.arange(30) % 5 == 0, -1, problem.y)
-    expected = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, codes)
+    problem = make_problem(4, n=20)
+    codes = np.where(np.arange(20) % 5 == 0, -1, problem.y)
+    plain = TransductiveKernelSVC(problem.views[:1], signed=False, tol=1e-2)
+    expected = clone(plain).fit(problem.X, codes)
     names = np.array(["maybe", "never", "no", "yes"])  # in the order of the codes
     partly = np.where(codes < 0, "-1", names[codes])
-    model = TransductiveKernelSVC(problem.views[:1])
-    model.fit(problem.X, LABELS[form](partly))
+    model = plain.fit(problem.X, LABELS[form](partly))
     assert list(model.classes_) == list(names)
     assert np.array_equal(model.transduction_, names[expected.transduction_])
     assert_allclose(model.dual_coef_, expected.dual_coef_)
@@ -298,11 +298,11 @@ def test_transduction_takes_strings_with_minus_one_among_them(form, make_problem
 
 @pytest.mark.parametrize("dtype", ["int8", "float32", "Int64", "Float64", "category"])
 def test_transduction_takes_numbers_of_any_kind(dtype, make_problem):
-    problem = make_problem(2, n=30)
-    codes = np.where(np.arange(30) % 4 == 0, -1, problem.y)
-    expected = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, codes)
-    model = TransductiveKernelSVC(problem.views[:1])
-    model.fit(problem.X, pd.Series(codes).astype(dtype))
+    problem = make_problem(2, n=20)
+    codes = np.where(np.arange(20) % 4 == 1, -1, problem.y)
+    plain = TransductiveKernelSVC(problem.views[:1], signed=False, tol=1e-2)
+    expected = clone(plain).fit(problem.X, codes)
+    model = plain.fit(problem.X, pd.Series(codes).astype(dtype))
     assert np.array_equal(model.transduction_, expected.transduction_)
 
 
@@ -342,8 +342,18 @@ HARD_INPUT = {
 
 @pytest.mark.one_seed
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
 @in_turn(
+    change=[  # two for each of the six combinations of the others
+        *("huge", "tiny", "opposite twins", "opposite twins", "unbalanced", "huge"),
+        *(
+            "opposite twins",
+            "unbalanced",
+            "huge",
+            "unbalanced",
+            "tiny",
+            "opposite twins",
+        ),
+    ],
     parameters=[
         {"C": 1e10},
         {"C": 1e-6},
@@ -358,7 +368,7 @@ def test_hard_problems_end_with_an_honest_status(
     change, parameters, signed, make_problem
 ):
     problem = make_problem(2, n=18)
-    X, y = change(problem.X, problem.y)
+    X, y = HARD_INPUT[change](problem.X, problem.y)
     views = [("all", ["linear", "rbf"], slice(0, 6))]
     model = MultipleKernelSVC(views, signed=signed, **parameters)
     try:

@@ -97,7 +97,8 @@ def test_complete_rows_change_nothing(model, missing, precomputed, make_problem)
 
 @pytest.mark.one_seed
 @in_turn(
-    model=some((*MODELS, SIGNED)) + some(MODELS),  # the signed sum in one mode only
+    # the signed sum in one mode only
+    model=some(MODELS) + some([SIGNED], tol=0.1) + some(MODELS),
     missing=["available", "zero"],
 )
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
@@ -121,7 +122,8 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 
 @pytest.mark.one_seed
 @in_turn(
-    model=some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None),
+    model=some((*MODELS, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
+    + some([SIGNED], tol=0.1),
     missing=["available", "zero"],
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
@@ -458,8 +460,8 @@ def test_in_a_pipeline_of_scikit_learn(missing, gappy):
 @in_turn(
     model=[
         KernelFDA(cv=None),
-        MultipleKernelSVC(tol=1e-3),
-        SubspaceKernelSVC(alpha=0.1, tol=1e-3),
+        MultipleKernelSVC(tol=1e-2),
+        SubspaceKernelSVC(alpha=0.1, tol=1e-2),
         MixtureKDA(),
     ],
     missing=["zero", "available"],
@@ -470,7 +472,7 @@ def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):
     for i, v in enumerate(VIEW_OF):
         K[~mask[:, v], :, i] = np.nan
         K[:, ~mask[:, v], i] = np.nan
-    cv = KFold(3, shuffle=True, random_state=0)
+    cv = KFold(2, shuffle=True, random_state=0)
     columns = clone(model).set_params(views=problem.views, missing=missing)
     kernels = clone(model).set_params(views="precomputed", missing=missing)
     assert_array_equal(

@@ -156,13 +156,13 @@ def test_projections(oracle, form, first, second):
 @pytest.mark.one_seed
 @every_setting
 def test_classifies_and_agrees_with_itself(make_problem, setting):
-    problem = make_problem(3, n=75, m=60, separation=3.0)
+    problem = make_problem(3, n=45, m=60, separation=3.0)
     model = MixtureKDA(problem.views, **setting).fit(problem.X, problem.y)
     plain = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     wanted = plain.score(problem.new, problem.new_y)
-    # measured: by 0.13 at least
+    # measured: by 0.08 at least
     assert model.score(problem.new, problem.new_y) > wanted - 0.2
-    # measured: 0 to 0.15
+    # measured: 0 to 0.16
     assert abs(model.loo_score_ - model.score(problem.new, problem.new_y)) < 0.35
     assert_allclose(model.class_weights_.sum(axis=0), 1.0)
     assert_allclose(model.kernel_weights_, model.class_weights_.mean(axis=1))
@@ -461,11 +461,11 @@ def test_gaps_are_an_error_by_default(make_problem, rng):
     ],
 )
 def test_gaps_in_training_and_new_rows(make_problem, rng, setting, missing):
-    problem = make_problem(3, n=90, m=80, separation=3.0)
+    problem = make_problem(3, n=48, m=80, separation=3.0)
     X, seen = with_gaps(problem.X, rng)
     new, _ = with_gaps(problem.new, rng)
     model = MixtureKDA(problem.views, missing=missing, **setting).fit(X, problem.y)
-    assert model.score(new, problem.new_y) > 0.4  # measured: 0.69 to 0.88
+    assert model.score(new, problem.new_y) > 0.4  # measured: 0.76 to 0.98
     assert np.all(np.isfinite(model.predict_proba(new)))
     assert_allclose(model.class_weights_.sum(axis=0), 1.0)
     kernel_of_view = [0, 1, 1, 2, 2]

@@ -158,9 +158,8 @@ def two_targets(rng):
     "params",
     [
         pytest.param({}, id="kernels"),
-        pytest.param({"features": "nystroem"}, id="rows of features"),
-        pytest.param({"features": "nystroem", "n_features": 40}, id="moments"),
-        pytest.param({"alpha": "cv", "n_features": 20}, id="folds"),
+        pytest.param({"features": "nystroem", "n_features": 40}, id="rows of features"),
+        pytest.param({"alpha": "cv", "n_features": 20, "norm": 1}, id="moments"),
     ],
 )
 @pytest.mark.parametrize("seed", [0])
@@ -187,10 +186,10 @@ def test_a_noisy_target_does_not_spoil_another(params, seed):
 @pytest.mark.parametrize("how", ["kernels", "groups", "moments", "folds"])
 def test_columns_are_fits_of_single_targets_at_the_same_weights(how, rng):
     X, Y, views = two_targets(rng)
-    X, Y, rows = X[:150], Y[:150], {}
+    X, Y, rows = X[:90], Y[:90], {}
     params = {"norm": np.inf}  # the weights are then equal, whatever the targets
     if how == "groups":
-        rows = {"groups": np.arange(150) // 3}
+        rows = {"groups": np.arange(90) // 3}
     if how in ("moments", "folds"):
         params |= {"n_features": 20, "features": "nystroem"}
     if how == "folds":

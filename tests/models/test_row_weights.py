@@ -80,8 +80,8 @@ def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
         MultipleKernelSVC(VIEWS, weights="per_class", tol=1e-8),
         MultipleKernelSVC(VIEWS, C=1, class_weight="balanced", tol=1e-8),
         MultipleKernelSVC(VIEWS, C=1, class_weight={0: 3.0, 2: 0.5}, tol=1e-8),
-        MultipleKernelSVC(VIEWS, signed=True, tol=1e-4),
-        MultipleKernelSVC(VIEWS, solver="cutting_plane", tol=1e-4, max_iter=500),
+        MultipleKernelSVC(VIEWS[:1], signed=True, tol=1e-4),
+        MultipleKernelSVC(VIEWS[:1], solver="cutting_plane", tol=1e-4, max_iter=500),
         TransductiveKernelSVC(VIEWS, signed=False, tol=1e-8),
     ],
     ids=["per_class", "balanced", "dict", "signed", "cutting", "transductive"],
@@ -103,7 +103,7 @@ def test_settings_with_repeated_rows(data, model):
     [
         ({}, "two"),
         ({}, "numbers"),
-        ({"signed": True}, "three"),
+        ({"signed": True, "views": VIEWS[:1]}, "three"),
         ({"method": "independent"}, "three"),
     ],
 )
@@ -111,7 +111,8 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
     X, y, weights, copies = data
     y = {"two": y == 1, "three": y, "numbers": rng.normal(size=(len(y), 2)) + X[:, :2]}
     y = y[target]
-    model = KernelAlignment(VIEWS, output="features", n_components=3, **options)
+    model = KernelAlignment(VIEWS, output="features", n_components=3)
+    model.set_params(**options)
     found = sklearn.clone(model).fit(X, y, sample_weight=weights)
     expected = sklearn.clone(model).fit(X[copies], y[copies])
     atol = 1e-4 if "signed" in options else 1e-7
@@ -315,15 +316,15 @@ def test_folds_with_a_single_class_choose_nothing(rng):
     """The only row of a class is held out in one of them."""
     X, y = rng.normal(size=(12, 6)), np.repeat([0, 1], [11, 1])
     for own in ({"class_weight": "balanced"}, {"C": 1.0, "norm": "cv"}):
-        model = MultipleKernelSVC(VIEWS, **own).fit(X, y)
+        model = MultipleKernelSVC(VIEWS, **own, tol=1e-2).fit(X, y)
         assert model.certificate_.converged
 
 
 @pytest.mark.measured
 def test_few_positives_need_a_small_C(rng):
-    """With 10 positives of 200 rows C=1 lets every one of them have its own way."""
-    y = np.repeat([0, 1], [190, 10])
-    X = rng.normal(size=(200, 9))
+    """With 5 positives of 100 rows C=1 lets every one of them have its own way."""
+    y = np.repeat([0, 1], [95, 5])
+    X = rng.normal(size=(100, 9))
     X[:, :3] += 1.5 * y[:, None]
     truth = np.repeat([0, 1], 500)
     new = rng.normal(size=(1000, 9))
@@ -337,7 +338,7 @@ def test_few_positives_need_a_small_C(rng):
     auto = sklearn.clone(plain).set_params(C="auto").fit(X[::2], y[::2])
     both = sklearn.clone(plain).set_params(C="cv", norm="cv").fit(X[::2], y[::2])
     assert (auto.C_, auto.norm_) == (both.C_, both.norm_)
-    # measured: 0.85 against 0.80
+    # measured: 0.84 against 0.74
     assert chosen.score(new, truth) > plain.fit(X, y).score(new, truth) + 0.02
     assert chosen.C_ < 1.0
     assert chosen.norm_ == 1.0
@@ -351,7 +352,7 @@ def test_norms_chosen_on_folds(rng):
     X[:, 0] += 3.0 * y
     cuts = [0, 1, 15, 30, 45, 60]
     views = [(f"v{i}", Linear(), slice(i, j)) for i, j in pairwise(cuts)]
-    model = MultipleKernelSVC(views, norm="cv").fit(X, y)
+    model = MultipleKernelSVC(views, norm="cv", tol=1e-3).fit(X, y)
     assert model.norm_ < np.inf  # one view of five matters
     model.fit(X[:, :1] + 0.1 * X, y)
     assert model.norm_ == np.inf  # nothing is gained by a choice

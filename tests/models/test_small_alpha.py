@@ -63,7 +63,7 @@ no_proof = pytest.mark.filterwarnings(
 )
 
 
-def wine(dtype, rows=40):
+def wine(dtype, rows=30):
     """A few rows of wine, some of them twice: no kernel has full rank."""
     X, y = load_wine(return_X_y=True)
     take = np.arange(0, 178, 178 // rows)[:rows]

@@ -109,12 +109,13 @@ def test_margins(margin, p, norm):
 @pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
-    K, y = kernels(4, k=2, n=10)
+    K, y = kernels(3, k=2, n=8)
     model = estimator("precomputed", signed=signed, tol=TOL)
-    best = model.fit(K, y).certificate_
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)
-    for solver in mine:
-        check(model.set_params(solver=solver), K, y, best)
+    if signed or estimator is TransductiveKernelSVC:  # for the rest see test_margins
+        best = model.fit(K, y).certificate_
+        for solver in mine:
+            check(model.set_params(solver=solver), K, y, best)
     for solver in sorted(set(others) - set(mine)):
         message = f"solver={solver!r} is for signed={not signed}; with signed={signed}"
         with pytest.raises(ValueError, match=message):

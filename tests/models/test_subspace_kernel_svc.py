@@ -27,7 +27,7 @@ every_model = pytest.mark.parametrize("model", MODELS)
 
 @pytest.fixture
 def problem(make_problem):
-    return make_problem(3, n=48, separation=2.5)
+    return make_problem(3, n=30, separation=2.5)
 
 
 @every_model
@@ -99,8 +99,8 @@ def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
     bank = DenseBank(center_and_scale(np.moveaxis(problem.K, -1, 0)))
     signs = signs_of_codes(problem.y, 3)
     mean = np.mean(bank.stack, axis=0)
-    trace = np.trace(mean @ np.linalg.inv(mean + np.eye(48)))
-    criterion = SubspaceMargin(bank, signs, 1.0, 0.5 * 48 / trace)
+    trace = np.trace(mean @ np.linalg.inv(mean + np.eye(30)))
+    criterion = SubspaceMargin(bank, signs, 1.0, 0.5 * 30 / trace)
     solution = solve(criterion, weight_set, method="cutting_plane", tol=1e-6)
     assert model.certificate_.value == pytest.approx(solution.value, rel=2e-6)
     assert model.certificate_.lower_bound <= solution.value
@@ -149,7 +149,7 @@ def test_plain_weights_lie_between_bounds(problem, norm):
     )
     certificate = model.fit(problem.X, problem.y).certificate_
     assert certificate.lower_bound <= certificate.value
-    # measured over 21 seeds: 0.007 to 0.058
+    # measured over 21 seeds: 0.007 to 0.069
     assert certificate.gap < 0.2
     if not certificate.converged:
         assert "not convex in the weights" in certificate.status

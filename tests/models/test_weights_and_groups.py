@@ -7,6 +7,8 @@ are those of linear kernels, since both are fixed by each row once.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -347,11 +349,18 @@ def subjects(seed):
     return X, rng.integers(0, 2, 40)[groups], groups
 
 
-# Means of 4 draws. With groups the error of a label that nothing predicts is its
+# Means of 2 draws. With groups the error of a label that nothing predicts is its
 # variance, and the share of the larger class is guessed right (the standard error of a
-# mean over 160 subjects is 0.04); without groups 0.99 or more.
+# mean over 80 subjects is 0.06); without groups 0.99 or more.
 @pytest.mark.one_seed
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KernelFDA,
+        partial(MultipleKernelFDA, norm=1),
+        partial(MultipleKernelRidge, norm=1),
+    ],
+)
 def test_groups_are_not_predicted_from_their_own_rows(kind):
     errors, scores, leaking = [], [], []
     for seed in range(2):
@@ -362,9 +371,9 @@ def test_groups_are_not_predicted_from_their_own_rows(kind):
         larger = max(np.mean(y), 1 - np.mean(y))
         scores.append(getattr(model, "loo_score_", larger) - larger)
         leaking.append(kind(views, cv=None).fit(X, y).loo_error_)
-    assert np.mean(leaking) < 0.2  # measured: 0.031
-    assert np.mean(errors) > 0.95  # measured: 1
-    assert np.mean(scores) < 0.07  # measured: 0 to 0.025
+    assert np.mean(leaking) < 0.2  # measured: 0.037
+    assert np.mean(errors) > 0.95  # measured: 1.05
+    assert np.mean(scores) < 0.07  # measured: 0
 
 
 def test_what_portions_cannot_have_is_refused(data):
@@ -393,11 +402,18 @@ def test_what_portions_cannot_have_is_refused(data):
         MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
 
 
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KernelFDA,
+        partial(MultipleKernelFDA, norm=1),
+        partial(MultipleKernelRidge, norm=1),
+    ],
+)
 def test_weights_and_groups_are_routed(kind, data):
-    groups = np.arange(N) // 3
+    groups, own = np.arange(N) // 3, {"alpha": 0.1, "cv": 2}
     with config_context(enable_metadata_routing=True):
-        model = kind(VIEWS, cv=2).set_fit_request(groups=True, sample_weight=True)
+        model = kind(VIEWS, **own).set_fit_request(groups=True, sample_weight=True)
         model.set_score_request(sample_weight=False)
         result = cross_validate(
             model,
@@ -409,7 +425,7 @@ def test_weights_and_groups_are_routed(kind, data):
             return_indices=True,
         )
     train = result["indices"]["train"][0]
-    alone = kind(VIEWS, cv=2).fit(
+    alone = kind(VIEWS, **own).fit(
         data.X[train],
         data.y(model)[train],
         sample_weight=data.weights[train],

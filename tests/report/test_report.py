@@ -15,6 +15,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
+from kernelweave.evaluation import baselines
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -26,12 +27,20 @@ _spec = importlib.util.spec_from_file_location(
 pages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(pages)
 
-pytestmark = pytest.mark.usefixtures("two_folds_of_the_stack")
+#: The module, whose name in the package is that of its function.
+judging = importlib.import_module("kernelweave.evaluation.evaluate")
+
+pytestmark = pytest.mark.usefixtures("quick_stack")
 
 VOID = {"meta", "link", "br"}
 #: What a page of a kind must say, beyond what all pages say.
 SAYS = {
-    "two classes": ["accuracy on held-out rows", "Calibration", "95 % interval"],
+    "two classes": [
+        "accuracy on held-out rows",
+        "Calibration",
+        "95 % interval",
+        "use n_decoys=19 or more",
+    ],
     "three classes": ["ROC curve", "All kernels have the same weight", "Each class"],
     "regression": [
         "R² on held-out rows",
@@ -71,8 +80,19 @@ class Checker(HTMLParser):
             self.bad.append(f"</{tag}>")
 
 
+def without_stack(model, names):
+    """The baselines but for the stack, which takes longest."""
+    return {
+        name: baseline
+        for name, baseline in baselines.baselines_of(model, names).items()
+        if name != "stacking of views"
+    }
+
+
 @pytest.mark.parametrize("kind", pages.KINDS)
-def test_page(kind):
+def test_page(kind, monkeypatch):
+    if kind not in ("two classes", "regression"):  # one row among others, on any page
+        monkeypatch.setattr(judging, "baselines_of", without_stack)
     text = pages.text_of(kind)
     assert text.startswith("<!DOCTYPE html>")
     page = Checker()
@@ -85,17 +105,17 @@ def test_page(kind):
         assert words in text, words
 
 
-def test_p_values_of_few_copies_are_no_verdict(tmp_path):
+def test_p_values_of_few_copies_are_no_verdict():
     """With n copies no p-value is below 1 / (n + 1), whatever the view tells."""
     model, X, y = pages.data("two classes")
     X[:, 0] += 3 * (y == "b")
     model.fit(X, y)
-    path = tmp_path / "page.html"
+    how = {"cv": 2, "groups": None, "sample_weight": None, "report": lambda text: None}
     for n_decoys in (18, 19):
-        write_report(model, X, y, path, **pages.FAST | {"n_decoys": n_decoys})
-        text = path.read_text(encoding="utf-8")
-        assert ("use n_decoys=19 or more" in text) == (n_decoys < 19)
-        assert "Do not interpret the weights" not in text
+        case = Case(model, X, y, 2, n_decoys, how | {"random_state": 0})
+        said = " ".join(views_module.shares(case)["cautions"])
+        assert ("use n_decoys=19 or more" in said) == (n_decoys < 19)
+        assert "Do not interpret the weights" not in said
 
 
 def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
@@ -115,7 +135,7 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
 def test_groups_and_a_model_that_takes_none():
     model, X, y = pages.data("no probabilities")
     how = {"cv": 2, "groups": np.arange(45) // 3, "sample_weight": None}
-    how |= {"random_state": 0, "report": lambda text: None}
+    how |= {"random_state": 0, "report": lambda text: None, "baselines": False}
     case = Case(model.fit(X, y), X, y, 2, 2, how)
     assert not decisions.rows(case)["why"]
     notes = " ".join(views_module.without_each(case)["notes"])
