@@ -14,6 +14,7 @@ from kernelweave.models import SubspaceKernelSVC
 from kernelweave.papers import chen2008, load_paper
 from kernelweave.papers.experiment import first_rows
 from kernelweave.papers.results import Results
+from kernelweave.solvers.local import subspace
 
 #: One draw of small data shows that the program of a paper runs.
 pytestmark = pytest.mark.one_seed
@@ -111,7 +112,8 @@ def test_four_kernels(split, column):
 @pytest.mark.measured
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("method", chen2008.METHODS)
-def test_dimensions(split, method):
+def test_dimensions(split, method, monkeypatch):
+    monkeypatch.setattr(subspace, "MAX_ROUNDS", 6)  # of the search for one dimension
     one, two = (
         chen2008.with_dimension(replace(split, setting=size), method)["error"]
         for size in (1, 2)
