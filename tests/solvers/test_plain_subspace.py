@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
