@@ -1,15 +1,19 @@
-"""What only a new process can show: imports connect to nothing, and memory ends.
+"""What only a new process can show: imports, memory that ends, dispatch to libraries.
 
-Run by ``test_own_process.py``. Prints how many modules were imported, and for each
-estimator the errors of fits that were short of memory.
+Run by ``test_own_process.py``. Prints how many modules were imported; for each
+estimator the errors of fits that were short of memory; and for each how many of
+scikit-learn's checks it passes with ``array_api_dispatch=True``, which is allowed only
+if SciPy's array API support is enabled before SciPy is imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import sys
 from pathlib import Path
+from unittest import SkipTest
 
 #: Every connection begins with one of these.
 FORBIDDEN = ("socket.__new__", "socket.getaddrinfo", "socket.gethostbyname")
@@ -24,13 +28,26 @@ def refuse(event, _arguments):
 if __name__ == "__main__":
     sys.addaudithook(refuse)  # before anything else is imported
 
-from sklearn.base import clone  # noqa: E402
+import numpy as np  # noqa: E402
+import sklearn  # noqa: E402
+from sklearn.base import BaseEstimator, clone  # noqa: E402
+from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
 
 import kernelweave  # noqa: E402
-from estimators import SETTINGS  # noqa: E402
+from estimators import ONE_EACH, SETTINGS  # noqa: E402
 from kernelweave import _array  # noqa: E402
+from kernelweave.kernels.spec import gram_stack, resolve_kernels  # noqa: E402
+from kernelweave.views.columns import (  # noqa: E402
+    View,
+    split_views,
+    validate_features,
+)
+from kernelweave.views.precomputed import validate_precomputed  # noqa: E402
 from models.test_state import Untouched, check_unfitted, draw, targets_for  # noqa: E402
 
+#: Whose limit of the address space ends the memory.
+LINUX = sys.platform.startswith("linux")
+LIBRARIES = ("array_api_strict", "torch")
 NAMES = ("MultipleKernelFDA-l1", "MultipleKernelSVC", "MixtureKDA")
 VIEWS = [("left", "rbf", [0, 1, 2]), ("right", ["linear", "laplacian"], [3, 4, 5])]
 
@@ -76,10 +93,55 @@ def out_of_memory(model, X):
     return failed
 
 
+def check_dispatch(name, library):
+    """How many of the checks of arrays of a library the estimator passes."""
+    passed = 0
+    for estimator, check in estimator_checks_generator(clone(SETTINGS[name])):
+        if "array_api" not in repr(check) or repr(library) not in repr(check):
+            continue
+        try:
+            check(estimator)
+        except SkipTest:
+            continue
+        except Exception as error:
+            print("failed", f"{name} {check!r}: {error!r:.1000}")
+        passed += 1
+    return passed
+
+
+def check_own_dispatch():
+    """Kernels are the same, in the library of the rows."""
+    import torch
+
+    X = np.random.default_rng(0).uniform(size=(5, 4))
+    names = ["auto", "polynomial", "laplacian", "chi2", "cosine"]
+    grams = []
+    for data in (X, X.astype(object), torch.asarray(X)):
+        checked = validate_features(BaseEstimator(), data, reset=True)
+        view = View("v", "auto", None)
+        (block,) = split_views(checked, [view], [[0, 1, 2, 3]])[0]
+        grams.append(list(gram_stack(resolve_kernels(names, block, "v"), block)))
+        kind = torch.Tensor if isinstance(data, torch.Tensor) else np.ndarray
+        assert type(grams[-1][0]) is kind
+    for a, b, c in zip(*grams, strict=True):
+        assert abs(a - b).max() == 0
+        assert abs(a - c.numpy()).max() < 1e-13
+    K, _ = validate_precomputed(BaseEstimator(), torch.eye(3), reset=True)
+    assert K.shape == (3, 3, 1)
+
+
 if __name__ == "__main__":
     print("imported", every_module())
-    _array._host_bytes = lambda: None  # nothing is refused in advance
-    for name in NAMES:
-        model, (X, codes) = clone(SETTINGS[name]).set_params(views=VIEWS), draw()
-        model.fit(X, targets_for(model, codes))
-        print(name, *out_of_memory(model, X))
+    if LINUX:
+        memory, _array._host_bytes = _array._host_bytes, lambda: None  # none refused
+        for name in NAMES:
+            model, (X, codes) = clone(SETTINGS[name]).set_params(views=VIEWS), draw()
+            model.fit(X, targets_for(model, codes))
+            print("starved", name, *out_of_memory(model, X))
+        _array._host_bytes = memory
+    if all(map(importlib.util.find_spec, LIBRARIES)):
+        for i, name in enumerate(ONE_EACH):  # the libraries take turns
+            print("checked", name, check_dispatch(name, LIBRARIES[i % 2]))
+        with sklearn.config_context(array_api_dispatch=True):
+            check_own_dispatch()
+        print("dispatched")

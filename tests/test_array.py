@@ -11,7 +11,7 @@ from estimators import in_turn
 from kernelweave import _array
 from kernelweave._array import FactorizationError, to_numpy
 
-SIZES = pytest.mark.parametrize("n", [1, 2, 7, 40])
+SIZES = (1, 2, 7, 40)
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
 
@@ -24,18 +24,18 @@ def tolerance(dtype):
     return 1e-10 if dtype == "float64" else 2e-3
 
 
-@SIZES
 @DTYPES
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_cholesky(n, dtype, overwrite, rng, xp_backend):
-    A = positive_definite(rng, n)
-    given = xp_backend.asarray(A.copy(), dtype)
-    factor = _array.cholesky(given, overwrite=overwrite)
-    assert factor.dtype == given.dtype
-    lower = np.tril(to_numpy(factor))
-    assert_allclose(lower, np.linalg.cholesky(A), rtol=tolerance(dtype), atol=1e-3)
-    if not overwrite:
-        assert_allclose(to_numpy(given), A, rtol=1e-6)
+def test_cholesky(dtype, overwrite, rng, xp_backend):
+    for n in SIZES:
+        A = positive_definite(rng, n)
+        given = xp_backend.asarray(A.copy(), dtype)
+        factor = _array.cholesky(given, overwrite=overwrite)
+        assert factor.dtype == given.dtype
+        lower = np.tril(to_numpy(factor))
+        assert_allclose(lower, np.linalg.cholesky(A), rtol=tolerance(dtype), atol=1e-3)
+        if not overwrite:
+            assert_allclose(to_numpy(given), A, rtol=1e-6)
 
 
 def indefinite(n):
@@ -55,7 +55,7 @@ def indefinite(n):
     ],
 )
 def test_cholesky_says_when_it_fails(dtype, make, xp_backend):
-    for n in (1, 2, 7, 40):
+    for n in SIZES:
         with pytest.raises(FactorizationError):
             _array.cholesky(xp_backend.asarray(make(n), dtype))
 
@@ -104,7 +104,7 @@ def test_solve_triangular(n, dtype, k, overwrite, rng, xp_backend):
 
 
 @DTYPES
-@in_turn(n=[1, 2, 7, 40], overwrite=[False, True, True, False])
+@in_turn(n=SIZES, overwrite=[False, True, True, False])
 def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
     A = positive_definite(rng, n)
     factor = _array.cholesky(xp_backend.asarray(A.copy(), dtype), overwrite=overwrite)
@@ -145,7 +145,7 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend):
         _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True, block=3)
 
 
-@SIZES
+@pytest.mark.parametrize("n", SIZES)
 @DTYPES
 def test_eigh(n, dtype, rng, xp_backend):
     A = positive_definite(rng, n) - 2 * np.eye(n)
@@ -171,7 +171,7 @@ def test_psd_factor_drops_negative_eigenvalues():
     assert_allclose(np.abs(F), [[2.0], [0.0]])
 
 
-@SIZES
+@pytest.mark.parametrize("n", SIZES)
 @DTYPES
 def test_add_to_diagonal(n, dtype, rng, xp_backend):
     A = rng.normal(size=(n, n)).astype(dtype)

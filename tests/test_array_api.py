@@ -56,11 +56,11 @@ VIEWS = [
 @pytest.fixture
 def data(rng):
     """Three classes, six columns; a training and a test part."""
-    y = np.arange(60) % 3
-    X = rng.normal(size=(60, 6))
+    y = np.arange(36) % 3
+    X = rng.normal(size=(36, 6))
     X[:, 0] += 2 * (y == 1)
     X[:, 3] -= 2 * (y == 2)
-    return X[:45], y[:45], X[45:]
+    return X[:27], y[:27], X[27:]
 
 
 def methods_of(model):
@@ -299,7 +299,7 @@ def test_attributes_are_what_the_docstring_says(estimator, other_backend, data):
     """An "array" is in the namespace of X, an "ndarray" NumPy's."""
     X, y, _ = (other_backend.asarray(part) for part in data)
     model = clone(estimator).set_params(views=VIEWS).fit(X, y)
-    sizes = {"n": 45, "d": 6, "p": 4, "k": 3, "k - 1": 2, "n_outputs": 1}
+    sizes = {"n": 27, "d": 6, "p": 4, "k": 3, "k - 1": 2, "n_outputs": 1}
     kinds = dict(documented(model))
     own = {name for name in vars(model) if name.endswith("_")} - {"kernel_map_"}
     assert own <= kinds.keys()

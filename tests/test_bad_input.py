@@ -121,16 +121,36 @@ def assert_same_model(one, other, X_one, X_other=None, rtol=1e-6):
 # Refusals -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.wrong)
-def test_message(case):
-    """What was found, where, and what to do; by every estimator that it concerns."""
-    assert case.models, "applies to no estimator"
+GROUPS = sorted({case.group for case in CASES})
+
+
+def faults_of(case):
+    """What is wrong with the messages of a case, by every estimator it concerns."""
+    if not case.models:
+        yield "applies to no estimator"
     for name in case.models:
-        kind, message = case.refusal(name)
-        assert issubclass(kind, case.error), f"{name}: {kind.__name__}: {message}"
+        try:
+            kind, message = case.refusal(name)
+        except pytest.skip.Exception:  # it needs a library that is not installed
+            return
+        except AssertionError as accepted:
+            yield str(accepted)
+            continue
+        if not issubclass(kind, case.error):
+            yield f"{name}: {kind.__name__}: {message}"
         for words in case.words(name):
-            assert words and words in message, f"{name}: {words!r} not in {message!r}"
-        assert " at 0x" not in message, f"{name}: an address in memory"
+            if not (words and words in message):
+                yield f"{name}: {words!r} not in {message!r}"
+        if " at 0x" in message:
+            yield f"{name}: an address in memory"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_messages(group):
+    """What was found, where, and what to do; the cases of a group in one test."""
+    cases = [case for case in CASES if case.group == group]
+    faults = [f"{case.wrong}: {fault}" for case in cases for fault in faults_of(case)]
+    assert not faults, "\n".join(faults)
 
 
 def test_table_of_cases():
@@ -295,14 +315,13 @@ def test_scale_of_a_kernel(estimator, any_stack, power):
 
 
 @pytest.mark.one_seed
-@in_turn(estimator=some(FITTED), small=[1e6, 1e-6])
-def test_scale_of_a_view(estimator, any_table, small):
+@in_turn(estimator=some(FITTED), scale=[1e6, 1e-6, 1e100])
+def test_scale_of_a_view(estimator, any_table, scale):
     X, y = any_table
     views = [("left", "auto", [0, 1, 2]), ("right", ["linear", RBF()], [3, 4, 5])]
     one = with_views(estimator, views).fit(X, y)
-    for scale in (small, 1e100):
-        scaled = X * np.array([1.0, 1.0, 1.0, scale, scale, scale])
-        assert_same_model(one, clone(one).fit(scaled, y), X, scaled, SEARCHED)
+    scaled = X * np.array([1.0, 1.0, 1.0, scale, scale, scale])
+    assert_same_model(one, clone(one).fit(scaled, y), X, scaled, SEARCHED)
 
 
 # Types --------------------------------------------------------------------------------
@@ -490,28 +509,28 @@ def test_sparse(estimator, table):
 
 
 def layouts(array, path):
-    """The same numbers in other memory layouts and containers."""
+    """The same numbers in other memory layouts and containers: three and three."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]))
     wide[..., ::2] = array
     np.save(path, array)
     frozen = array.copy()
     frozen.flags.writeable = False
-    return {
-        "fortran": np.asfortranarray(array),
-        "strided": wide[..., ::2],
-        "backwards": array[::-1].copy()[::-1],
-        "memmap": np.load(path, mmap_mode="r"),
-        "read-only": frozen,
-        "lists": array.tolist(),
-    }
+    return [
+        np.asfortranarray(array),
+        wide[..., ::2],
+        np.load(path, mmap_mode="r"),
+        array[::-1].copy()[::-1],
+        array.tolist(),
+        frozen,
+    ]
 
 
-@in_turn(estimator=some(), precomputed=[True, False])
-def test_memory_layout(estimator, table, stack, precomputed, tmp_path):
+@in_turn(estimator=some(), precomputed=[True, False], turn=[0, 0, 1, 1])
+def test_memory_layout(estimator, table, stack, precomputed, turn, tmp_path):
     X, y = stack if precomputed else table
     model = with_views(estimator, "precomputed" if precomputed else VIEWS)
     expected = clone(model).fit(X, y)
-    for other in layouts(X, tmp_path / "X.npy").values():
+    for other in layouts(X, tmp_path / "X.npy")[turn::2]:
         kept = np.array(other)
         assert_same_model(expected, clone(model).fit(other, y), X, other, rtol=1e-7)
         assert np.array_equal(np.asarray(other), kept), "the input was changed"

@@ -49,7 +49,9 @@ if __name__ == "__main__":
     # whether it uses kernel matrices or explicit features.
     for features in ("exact", "nystroem"):
         models = [
-            MultipleKernelFDA([("wine", some, slice(None))], features=features)
+            MultipleKernelFDA(
+                [("wine", some, slice(None))], norm=1, features=features, cv=None
+            )
             for some in (kernel, InverseMultiquadric())
         ]
         loud, quiet = (model.fit(X, y) for model in models)

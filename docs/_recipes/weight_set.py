@@ -36,7 +36,7 @@ class GroupBudgets(PolyhedralSet):
 
 
 if __name__ == "__main__":
-    data = make_views(n_samples=60, n_views=3, n_informative=1, random_state=0)
+    data = make_views(n_samples=40, n_views=3, n_informative=1, random_state=0)
     X, signs = np.asarray(data.data), np.where(data.target[:, None] == 0, 1.0, -1.0)
     views = [columns for _, _, columns in data.views]
     grams = [RBF(factor=f)(X[:, columns]) for columns in views for f in (0.5, 2.0)]

@@ -47,7 +47,7 @@ def value_at(criterion, weights):
 @every_margin
 @pytest.mark.parametrize(("k", "unlabelled"), [(1, 0), (3, 5), (1, 22)])
 def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
-    criterion, weights = problem(rng, kind, k=k, unlabelled=unlabelled)
+    criterion, weights = problem(rng, kind, p=2, k=k, unlabelled=unlabelled)
     state = criterion.evaluate(weights)
     steps = 1e-4 * np.eye(len(weights))
     ahead = [criterion.evaluate(weights + step, hessian=False) for step in steps]

@@ -139,9 +139,15 @@ def weight_set(norm):
     return Simplex() if norm == 1 else LpBall(norm)
 
 
-@pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
-@pytest.mark.parametrize("lam", [1e-8, 1e-4, 1e-2, 1])
-@pytest.mark.parametrize("data", [("wine", 4), ("iris", 5), ("cancer", 12)], ids=str)
+@pytest.mark.parametrize(
+    ("data", "lam", "norm"),
+    [  # every pair of a data set and a penalty, and so on
+        ((("wine", 4), ("iris", 5), ("cancer", 12))[(i + j) % 3], lam, norm)
+        for i, lam in enumerate((1e-8, 1e-4, 1e-2, 1))
+        for j, norm in enumerate((1, 1.5, 2, 4))
+    ],
+    ids=str,
+)
 def test_newton_closes_the_gap_in_few_factorisations(data, lam, norm):
     bank, codes = gaussians(*data)
     k, allowed = int(codes.max()) + 1, weight_set(norm)

@@ -68,14 +68,14 @@ def test_what_a_kernel_says_it_forgets_it_does(kernel, forgets, rng):
         assert np.abs(bank_of(kernel, X + 5.0) - expected).max() > 0.1
 
 
-@pytest.mark.parametrize("exponent", [-900, -500, 500, 900])
 @pytest.mark.parametrize(
     "kernel", [kernel for kernel, forgets in FORGETS if forgets], ids=str
 )
-def test_any_size_gives_the_same_bits(kernel, exponent, rng, xp_backend):
+def test_any_size_gives_the_same_bits(kernel, rng, xp_backend):
     X = xp_backend.asarray(dyadic(rng, (25, 3)))
     expected = bank_of(kernel, X)
-    assert_allclose(bank_of(kernel, X * 2.0**exponent), expected, atol=1e-14)
+    for exponent in (-900, -500, 500, 900):
+        assert_allclose(bank_of(kernel, X * 2.0**exponent), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(("dtype", "offset"), [("float64", 1e9), ("float32", 1e3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
@@ -105,8 +106,11 @@ def test_minorant_of_copies_is_exact_at_equal_weights(rng, weights):
 
 
 @pytest.mark.one_seed
-@every_set
-@pytest.mark.parametrize(("alpha", "C"), [(0.1, 1.0), (2.0, 0.2), (2.0, 20.0)])
+@in_turn(  # each set with two of three problems
+    weights=SETS * 2,
+    alpha=[0.1, 2.0, 2.0, 2.0, 2.0, 0.1],
+    C=[1.0, 0.2, 20.0, 0.2, 20.0, 1.0],
+)
 def test_bounds_enclose_every_weight(rng, weights, alpha, C):
     criterion = draw_criterion(rng, alpha, C)
     found = solve_plain(criterion, weights)

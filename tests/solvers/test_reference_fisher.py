@@ -16,19 +16,16 @@ from kernelweave.solvers import reference as cone
 from kernelweave.solvers import solve
 from kernelweave.weights import LpBall, Simplex
 
-every_set = pytest.mark.parametrize(
-    "weight_set", [Simplex(), LpBall(1.2), LpBall(2)], ids=repr
-)
-
 
 @pytest.fixture
 def cvxpy():
     return pytest.importorskip("cvxpy")
 
 
-@every_set
-@pytest.mark.parametrize(
-    ("penalty", "k"), [(1e-4, 1), (1e-2, 3), ("learn", 1), ("learn", 3)]
+@in_turn(  # every set with two problems, every problem with a set or two
+    weight_set=[Simplex(), LpBall(1.2), LpBall(2)] * 2,
+    penalty=[1e-4, 1e-2, "learn", "learn"],
+    k=[1, 3, 1, 3],
 )
 def test_the_oracle_agrees_with_newton(cvxpy, small_problem, weight_set, penalty, k):
     """Eqs. 16, 34, 40 and 41."""

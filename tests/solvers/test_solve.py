@@ -179,7 +179,7 @@ def test_one_kernel(small_problem, method, penalty):
     # A cone program takes long, and a single weight is the same in either set.
     for weight_set in (Simplex(), LpBall(2))[: 1 if method == "sdp" else 2]:
         require(method, weight_set)
-        criterion = small_problem(penalty, p=1)
+        criterion = small_problem(penalty, p=1, step=9)
         solution = solve(criterion, weight_set, method=method, tol=1e-5)
         assert solution.converged
         if penalty != "learn" and method != "sdp":
@@ -210,8 +210,9 @@ def test_kernels_of_zeros_only(small_problem, method):
 @every_method
 def test_a_target_of_zeros(small_problem, method):
     require(method, Simplex())
-    bank = small_problem(1e-2, p=3).bank
-    solution = solve(Fisher(bank, np.zeros((30, 2)), 0.5), Simplex(), method=method)
+    bank = small_problem(1e-2, p=3, step=9).bank
+    target = np.zeros((bank.n_samples, 2))
+    solution = solve(Fisher(bank, target, 0.5), Simplex(), method=method)
     assert solution.converged
     assert solution.value == solution.gap == 0.0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,19 @@ def problem(margin_data, margin, C, n=60, seed=0, stack=None, scale=3.0):
     X, y = margin_data.rows(n, seed)
     stack = margin_data.three(X) if stack is None else stack(X)
     return Margin(DenseBank(scale * stack), partly_labelled(y), margin, C)
+
+
+@pytest.fixture(scope="module")
+def solved(margin_data):
+    """16 rows of a seed: the criterion, the set with its cuts, and the solution."""
+
+    @cache
+    def make(margin, C, seed):
+        criterion = problem(margin_data, margin, C, n=16, seed=seed)
+        weight_set = SignedSum(criterion.bank)
+        return criterion, weight_set, solve(criterion, weight_set, tol=1e-5)
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -77,10 +92,9 @@ def test_known_values_of_five_gaussians(margin_data, margin, C, value):
 
 @pytest.mark.one_seed
 @every_margin
-def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin, C):
+def test_it_is_the_semidefinite_program(solved, global_random_seed, margin, C):
     pytest.importorskip("cvxpy")
-    criterion = problem(margin_data, margin, C, n=16, seed=global_random_seed)
-    ours = solve(criterion, SignedSum(criterion.bank), tol=1e-5)
+    criterion, _, ours = solved(margin, C, global_random_seed)
     cone = solve(criterion, SignedSum(criterion.bank), "sdp", tol=1e-3)
     assert ours.converged
     assert cone.value == pytest.approx(ours.value, rel=2e-4)
@@ -89,20 +103,18 @@ def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin,
 
 @pytest.mark.one_seed
 @every_margin
-def test_more_weights_are_never_worse(margin_data, global_random_seed, margin, C):
-    criterion = problem(margin_data, margin, C, n=16, seed=global_random_seed)
-    signed = solve(criterion, SignedSum(criterion.bank), tol=1e-4)
+def test_more_weights_are_never_worse(solved, global_random_seed, margin, C):
+    criterion, _, signed = solved(margin, C, global_random_seed)
     positive = solve(criterion, Simplex(), tol=1e-4)
     assert signed.converged
     assert signed.lower_bound <= positive.value
     assert signed.value <= positive.value * (1 + 2e-4)
 
 
+@pytest.mark.one_seed
 @every_margin
-def test_the_certificate_is_computed_outside(margin_data, margin, C):
-    criterion = problem(margin_data, margin, C, n=24, seed=2)
-    weight_set = SignedSum(criterion.bank)
-    solution = solve(criterion, weight_set, tol=1e-4)
+def test_the_certificate_is_computed_outside(solved, global_random_seed, margin, C):
+    criterion, weight_set, solution = solved(margin, C, global_random_seed)
     assert weight_set.violation(solution.weights) <= 1e-9
     fresh = SignedSum(criterion.bank)  # has none of the cuts
     value, lower, gap = certify(
@@ -110,11 +122,11 @@ def test_the_certificate_is_computed_outside(margin_data, margin, C):
     )
     assert value == pytest.approx(solution.value, rel=1e-12)
     assert lower == pytest.approx(solution.lower_bound, rel=1e-5)
-    assert gap <= 2e-4
+    assert gap <= 2e-5
 
 
 def test_order_and_common_scale_of_the_kernels(margin_data):
-    criterion = problem(margin_data, "hard", 1.0, n=24)
+    criterion = problem(margin_data, "hard", 1.0, n=16)
     stack, signs = criterion.bank.stack, criterion.signs
     solution = solve(criterion, SignedSum(criterion.bank), tol=1e-6)
     turned = DenseBank(stack[[2, 0, 1]])
@@ -128,7 +140,7 @@ def test_order_and_common_scale_of_the_kernels(margin_data):
 
 
 def test_several_columns_share_the_weights(margin_data):
-    X, y = margin_data.rows(24, 0)
+    X, y = margin_data.rows(16, 0)
     signs = np.concatenate(
         [partly_labelled(y), partly_labelled(np.sign(X[:, [2]])[:, 0])], axis=1
     )
@@ -176,14 +188,13 @@ def test_collinear_kernels_are_reported_with_the_bound(margin_data):
         return margin_data.gaussians(X, np.logspace(-1, 2, 10))
 
     values = []
-    for bound in (10.0, 50.0):
+    for bound in (3.0, 10.0):
         criterion = problem(margin_data, "hard", 1.0, 30, 1, ten, 10.0)
         solution = solve(criterion, SignedSum(criterion.bank, bound), tol=1e-3)
         values.append(solution)
         assert solution.converged
         assert any("collinear" in remark for remark in solution.remarks)
-        named = any(f"bound {bound:g}" in remark for remark in solution.remarks)
-        assert named or bound > 10.0  # the tolerance allows for a little less
+        assert any(f"bound {bound:g}" in remark for remark in solution.remarks)
     assert values[1].value < values[0].lower_bound
 
 

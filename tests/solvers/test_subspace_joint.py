@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+from estimators import in_turn
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.inner.svm import hinge, solve_machines
@@ -84,13 +85,13 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
     duals = problem.closed_form_duals()
     truncated = problem.point(problem.subspace(duals, size)).upper
     relaxed = problem.lower_bound(duals, None)
-    solution = solve_joint(problem, size, duals=duals, max_iter=16)
+    solution = solve_joint(problem, size, duals=duals, max_iter=8)
     assert solution.point.subspace.coef.shape[1] == size
     assert solution.trace[0].value == pytest.approx(truncated, rel=1e-8)
     assert relaxed <= solution.lower_bound <= solution.point.upper
     assert solution.point.upper < truncated
     if size == 2:
-        # measured: 0.0017 and 0.0024
+        # measured: 0.0033 and 0.0044
         assert solution.gap < 0.01
     assert "stopped" in solution.status
     # the value of the point is what machines on its features reach
@@ -101,8 +102,7 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
 
 
 @pytest.mark.one_seed
-@BOTH
-@pytest.mark.parametrize(("alpha", "C"), [(0.1, 0.1), (0.1, 50.0), (5.0, 5.0)])
+@in_turn(uncorrelated=[False, True] * 2, alpha=[0.1, 0.1, 5.0], C=[0.1, 50.0, 5.0])
 def test_search_is_never_worse_than_the_truncated_closed_form(
     rng, uncorrelated, alpha, C
 ):

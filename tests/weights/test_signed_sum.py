@@ -125,14 +125,13 @@ def test_support_is_never_below_that_of_the_simplex(rng):
         assert weight_set.support(scores) >= Simplex().support(scores) - 1e-9
 
 
-@pytest.mark.parametrize("factor", [1e-100, 1e-6, 1e6, 1e100])
-def test_support_is_homogeneous(factor):
+def test_support_is_homogeneous():
     weight_set = make(np.random.default_rng(0))
     scores = np.array([0.2, 3.0, 1.0, 0.5])
     expected = weight_set.support(scores)
-    assert weight_set.support(factor * scores) == pytest.approx(
-        factor * expected, rel=1e-8
-    )
+    for factor in (1e-100, 1e-6, 1e6, 1e100):
+        found = weight_set.support(factor * scores)
+        assert found == pytest.approx(factor * expected, rel=1e-8), factor
 
 
 def test_weights_of_other_terms_stay_positive(rng):
@@ -199,14 +198,14 @@ def test_box_maximizer_solves_a_linear_program(rng):
     indirect=["xp_backend"],
 )
 def test_every_array_library(xp_backend, rng, dtype):
-    here = make(rng)
+    here = make(rng, p=3)
     stack = xp_backend.xp.asarray(
         here.bank.stack,
         dtype=getattr(xp_backend.xp, dtype),
         device=xp_backend.device,
     )
     there = SignedSum(DenseBank(stack))
-    scores = rng.standard_normal(4)
+    scores = rng.standard_normal(3)
     rel = 1e-7 if dtype == "float64" else 1e-3
     assert there.support(scores) == pytest.approx(here.support(scores), rel=rel)
     assert there.violation(there.maximizer(scores)) <= 1e-9

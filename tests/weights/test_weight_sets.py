@@ -13,10 +13,8 @@ from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 SETS = [
     Simplex(),
     LpBall(1.01),
-    LpBall(1.2),
     LpBall(1.5),
     LpBall(2),
-    LpBall(4),
     LpBall(50),
     LpBall(np.inf),
     Uniform(),
@@ -68,20 +66,21 @@ def test_support_is_attained_inside_the_set(weight_set, scores):
 
 
 @every_set
-@pytest.mark.parametrize("factor", [1e-150, 1e-6, 1.0, 1e6, 1e150])
-def test_support_is_homogeneous(weight_set, factor):
+def test_support_is_homogeneous(weight_set):
     scores = np.array([0.2, 3.0, 1.0])
-    scaled = weight_set.support(factor * scores)
-    assert scaled == pytest.approx(factor * weight_set.support(scores), rel=1e-12)
+    expected = weight_set.support(scores)
+    for factor in (1e-150, 1e-6, 1.0, 1e6, 1e150):
+        scaled = weight_set.support(factor * scores)
+        assert scaled == pytest.approx(factor * expected, rel=1e-12), factor
 
 
 @every_set
-@pytest.mark.parametrize("p", [1, 2, 7, 1000])
-def test_start_is_inside_with_no_zero(weight_set, p):
-    start = weight_set.start(p)
-    assert start.shape == (p,)
-    assert np.all(start > 0)
-    assert weight_set.violation(start) <= 1e-12
+def test_start_is_inside_with_no_zero(weight_set):
+    for p in (1, 2, 7, 1000):
+        start = weight_set.start(p)
+        assert start.shape == (p,)
+        assert np.all(start > 0), p
+        assert weight_set.violation(start) <= 1e-12, p
 
 
 @every_set

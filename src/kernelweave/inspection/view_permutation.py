@@ -111,7 +111,7 @@ def view_permutation_importance(
     >>> from kernelweave.inspection import view_permutation_importance
     >>> cancer = fetch_views("breast_cancer", as_frame=False)
     >>> X, y = cancer.data, cancer.target
-    >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
+    >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1, cv=None)
     >>> model = model.fit(X[::3], y[::3])
     >>> rows = view_permutation_importance(model, X[1::3], y[1::3], random_state=0)
     >>> max(rows, key=lambda row: row["mean"])["view"]

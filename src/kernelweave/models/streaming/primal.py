@@ -88,7 +88,8 @@ def _mapped(
     """
     features = recipe.features
     kernel_map = FeatureKernelMap(features, mean, active, recipe.like)
-    maps = features.report([rows[:256] for rows in probe])
+    # (the standard of arrays allows no slice beyond the last row)
+    maps = features.report([rows[: min(256, rows.shape[0]), :] for rows in probe])
     report = FeatureReport(kind, intake.why, features.n_features, maps)
     kernel_map.remarks += report.remarks
     return intake.row_map(kernel_map), report
