@@ -101,7 +101,6 @@ def test_partition(rng):
 
 @pytest.fixture
 def small_split(rng):
-
     def make(k):
         y = np.arange(40 * k) % k
         X = rng.standard_normal((len(y), 3))
