@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone, is_regressor
@@ -107,7 +109,8 @@ def test_a_kernel_that_is_constant_without_a_fold_has_no_part_in_it(data, norm):
 
 
 def test_folds_that_search_from_the_alpha_of_all_rows(rng, monkeypatch):
-    monkeypatch.setattr(learner, "MANY_ROWS", 90)  # far below the fit
+    judge = partial(learner.RowJudge, many_rows=90)
+    monkeypatch.setattr(learner, "RowJudge", judge)  # far below the fit
     n = 99  # enough rows for a search without eigendecompositions
     codes = rng.permutation(np.arange(n) % 3)
     X = rng.normal(size=(n, 6))
