@@ -43,7 +43,7 @@ def make_bank(rng, n):
 
 @pytest.fixture
 def bank_and_signs(rng):
-    return make_bank(rng, 30)
+    return make_bank(rng, 20)
 
 
 def directions():

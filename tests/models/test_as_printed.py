@@ -282,7 +282,7 @@ def test_kernels_made_on_the_fly_are_the_same(model, centre, scale, rows):
         SubspaceKernel(norm=1, alpha=0.5),
         SubspaceKernelSVC(),
         SubspaceKernelSVC(uncorrelated=False, alpha=0.5, norm=float("inf")),
-        MultipleKernelSVC(C="cv"),
+        MultipleKernelSVC(C="cv", tol=1e-2),
     ],
     ids=lambda model: type(model).__name__,
 )

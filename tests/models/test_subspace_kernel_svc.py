@@ -105,9 +105,9 @@ def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
     assert model.certificate_.value == pytest.approx(solution.value, rel=2e-6)
     assert model.certificate_.lower_bound <= solution.value
     assert weight_set.violation(model.kernel_weights_) < 1e-9
-    cuts = clone(model).set_params(solver="cutting_plane", tol=1e-5)
+    cuts = clone(model).set_params(solver="cutting_plane", tol=1e-3)
     cuts.fit(problem.K, problem.y)
-    assert cuts.certificate_.value == pytest.approx(solution.value, rel=2e-5)
+    assert cuts.certificate_.value == pytest.approx(solution.value, rel=2e-3)
 
 
 @pytest.mark.one_seed

@@ -93,6 +93,7 @@ def without_stack(model, names):
 def test_page(kind, monkeypatch):
     if kind not in ("two classes", "regression"):  # one row among others, on any page
         monkeypatch.setattr(judging, "baselines_of", without_stack)
+    monkeypatch.setattr(decisions, "SHUFFLES", 2)
     text = pages.text_of(kind)
     assert text.startswith("<!DOCTYPE html>")
     page = Checker()
@@ -110,9 +111,9 @@ def test_p_values_of_few_copies_are_no_verdict():
     model, X, y = pages.data("two classes")
     X[:, 0] += 3 * (y == "b")
     model.fit(X, y)
-    how = {"cv": 2, "groups": None, "sample_weight": None, "report": lambda text: None}
+    how = {"cv": 2, "groups": None, "random_state": 0, "report": lambda text: None}
     for n_decoys in (18, 19):
-        case = Case(model, X, y, 2, n_decoys, how | {"random_state": 0})
+        case = Case(model, X, y, 2, n_decoys, how | {"baselines": False})
         said = " ".join(views_module.shares(case)["cautions"])
         assert ("use n_decoys=19 or more" in said) == (n_decoys < 19)
         assert "Do not interpret the weights" not in said

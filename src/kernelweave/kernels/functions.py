@@ -32,6 +32,7 @@ from kernelweave._array import (
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
 from kernelweave.kernels.encoding import ColumnEncoder
+from kernelweave.views.columns import Piped
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
@@ -469,7 +470,7 @@ def dense_rows(X: Any) -> np.ndarray:
     return X.toarray()
 
 
-class Pipe(Kernel):
+class Pipe(Piped, Kernel):
     """A kernel on transformed features: ``k(t(x), t(z))``.
 
     Parameters

@@ -12,7 +12,7 @@ from kernelweave._array import Array, centred, from_numpy, is_array, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, check_parameter, median_or_mean
 from kernelweave.kernels.checks import check_symmetric, looks_like_distances
-from kernelweave.views.columns import counted
+from kernelweave.views.columns import IdReader, counted
 from kernelweave.views.ids import (
     check_distinct,
     check_kernel_labels,
@@ -27,7 +27,7 @@ from kernelweave.views.ids import (
 EUCLIDEAN = 1e-10
 
 
-class Similarity(Kernel):
+class Similarity(Kernel, IdReader):
     """``k(x, z) = K[i, j]`` for the samples with the ids i and j in a column of X.
 
     The matrix covers all samples that will ever be asked for, training rows and new
@@ -163,8 +163,6 @@ class Similarity(Kernel):
                 and self._known() == other._known()
             )
         )
-
-    __hash__ = None
 
     def __copy__(self) -> Similarity:
         """A copy that shares the matrix, which no method changes."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, issparse
@@ -829,18 +830,25 @@ def split_views(
     return blocks, np.stack(observed, axis=1)
 
 
-class IdReader(Protocol):
+class IdReader(ABC):
     """A kernel that looks samples up by id."""
 
+    @abstractmethod
     def places(self, ids: Any, gaps: bool = False) -> np.ndarray:
         """Row numbers (n, 1) of these samples in its matrix: the block of the view."""
+
+
+class Piped:
+    """Kernels after a transformer."""
+
+    transformer: Any
+    kernel: Any
 
 
 def id_reader(view: View) -> IdReader | None:
     """The kernel of a view that looks samples up by id; None if it takes numbers."""
     kernels = list(_single(view.kernel))
-    # (a check against the protocol itself would take ten times as long)
-    readers = [one for one in kernels if hasattr(one[0], "places")]
+    readers = [one for one in kernels if isinstance(one[0], IdReader)]
     if not readers:
         return None
     if any(piped for _, piped in readers):
@@ -862,7 +870,7 @@ def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
     if isinstance(spec, list | tuple):
         for item in spec:
             yield from _single(item, piped)
-    elif hasattr(spec, "transformer") and hasattr(spec, "kernel"):  # a Pipe
+    elif isinstance(spec, Piped):
         yield from _single(spec.kernel, True)
     else:
         yield spec, piped
