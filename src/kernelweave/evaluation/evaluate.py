@@ -24,6 +24,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.models import TransductiveKernelSVC
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
@@ -204,9 +205,10 @@ def _predicted(
 def _refuse(model: Any, y: Any) -> None:
     """Refuse what is not a classifier or regressor of this package."""
     kind = type(model).__name__
-    if not hasattr(model, "views"):
+    if not isinstance(model, KernelModel):
         raise TypeError(
-            f"evaluate needs an estimator of this package, got {kind}; instead of a "
+            f"evaluate needs an estimator of this package, got {kind}, which is not "
+            f"derived from {KernelModel.__module__}.KernelModel; instead of a "
             "Pipeline, pass its last step, with the earlier ones in the kernels of its "
             "views (kernelweave.kernels.Pipe)"
         )
