@@ -60,11 +60,11 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
     one_of,
     positive,
+    read_new_rows,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
-    split_blocks,
     whole,
 )
 from kernelweave.models.shared.interactions import (
@@ -98,7 +98,6 @@ from kernelweave.views.columns import (
     is_dask,
     is_precomputed,
     labels_of,
-    validate_new,
 )
 from kernelweave.views.composition import (
     params_of_views,
@@ -783,10 +782,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if is_precomputed(self.views):
             lacking = {"missing": missing, "trained": self.kernel_map_.seen}
             return read_kernels(self, X, reset=False, **lacking)[0]
-        views, fitted = self._views, self._positions
-        X, positions = validate_new(self, X, views, fitted, may_lack=missing)
-        widths = [len(columns) for columns in fitted]
-        return split_blocks(self, X, views, positions, self._like.dtype, widths)
+        return read_new_rows(self, X, self._views, self._positions, self._like)
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validated rows, in the form that ``kernel_map_`` projects."""
@@ -861,6 +857,14 @@ def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
     return cast("Callable[[R], R]", available_if(condition))
 
 
+def decode(classes: np.ndarray, codes: Array) -> Array:
+    """Labels of class codes (m,), on the codes' device if labels are numbers."""
+    if classes.dtype.kind in "OUSb":
+        return classes[to_numpy(codes)]
+    xp = namespace(codes)
+    return xp.take(xp.asarray(classes, device=device(codes)), codes)
+
+
 class KernelClassifier(ClassifierMixin, KernelModel):
     """Base class of the classifiers; subclasses provide the class scores."""
 
@@ -882,14 +886,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
             In the namespace of X if labels are numbers, otherwise NumPy.
         """
         scores = self._class_scores(X)
-        return self._decode(namespace(scores).argmax(scores, axis=1))
-
-    def _decode(self, codes: Array) -> Array:
-        """Labels of class codes (m,), on the codes' device if labels are numbers."""
-        if self.classes_.dtype.kind in "OUSb":
-            return self.classes_[to_numpy(codes)]
-        xp = namespace(codes)
-        return xp.take(xp.asarray(self.classes_, device=device(codes)), codes)
+        return decode(self.classes_, namespace(scores).argmax(scores, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.

@@ -60,6 +60,7 @@ from kernelweave.views.columns import (
     some,
     split_views,
     validate_features,
+    validate_new,
 )
 from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
@@ -1252,6 +1253,16 @@ def split_blocks(
         else:
             blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
+
+
+def read_new_rows(
+    model: Any, X: Any, views: list[View], positions: list[list[int]], like: Array
+) -> ObservedViews:
+    """One block per view of new rows, with the views and columns of training rows."""
+    missing = model.missing != "error"
+    X, found = validate_new(model, X, views, positions, may_lack=missing)
+    widths = [len(columns) for columns in positions]
+    return split_blocks(model, X, views, found, like.dtype, widths)
 
 
 def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
