@@ -805,9 +805,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights(self) -> np.ndarray:
-        """Weights (p,) of the kernels, or those of each class (p, k)."""
-        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        return to_numpy(weights).T
+        """Weights (p,) of the kernels; (p, k) if each class has its own."""
+        return to_numpy(self.kernel_weights_)
 
     def _inner_products(self, X: Any, Z: Any) -> Array:
         """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""
@@ -818,8 +817,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _coef(self) -> Array:
         """Coefficients of explicit features, if there are any, or of training rows."""
-        coef = getattr(self, "feature_coef_", None)
-        return self.dual_coef_ if coef is None else coef
+        explicit = self.kernel_map_.source is None
+        return self.feature_coef_ if explicit else self.dual_coef_
 
     @property
     def _n_features_out(self) -> int:
@@ -832,8 +831,8 @@ def of_rows(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def calmly(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        kernel_map = getattr(self, "kernel_map_", None)
-        with few_threads(X, None if kernel_map is None else kernel_map.row_size):
+        fitted = self.__sklearn_is_fitted__()
+        with few_threads(X, self.kernel_map_.row_size if fitted else None):
             return called(self, X, *args, **kwargs)
 
     return cast("Callable[P, R]", calmly)

@@ -105,9 +105,9 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: Any, progress: Any) -> LearnerOptions:
         """The parameters of a model, or their defaults where it has none."""
-        found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
-        given = {name: value for name, value in found.items() if value is not None}
-        return cls(**given | {"progress": progress})
+        own = {one.name for one in fields(cls)} & set(model._get_param_names())
+        given = {name: getattr(model, name) for name in own}
+        return cls(**given, progress=progress)
 
     @property
     def callback(self) -> Callback | None:
