@@ -348,7 +348,7 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
     reached = f"reached an R² of {score:.2f}"
     if classify:
         reached = f"was right in {score:.1f} % of cases"
-    told = (
+    summary = (
         f"On rows that it had not seen, the model {reached} (standard error "
         f"{error:{form}})."
     )
@@ -365,10 +365,10 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         found[words].append(f"{IN_WORDS[row['method']]} ({size} ± {error:{form}})")
     for words, names in found.items():
         if names:
-            told += f" {words} {listed(names)}."
+            summary += f" {words} {listed(names)}."
     if len(table) > 1 and classify:
-        told += " Differences are in percentage points, with their standard errors."
-    return told
+        summary += " Differences are in percentage points, with their standard errors."
+    return summary
 
 
 def leads(row: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from kernelweave.views.precomputed import stack_kernels
 
 
 @contextmanager
-def told_before() -> Iterator[None]:
+def without_repeated_warnings() -> Iterator[None]:
     """Silence warnings about rows in fits to parts of them: the fit to all gave them.
 
     Otherwise each fold would report a value that only a held-out row has as new.

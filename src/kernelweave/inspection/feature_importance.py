@@ -25,8 +25,8 @@ from kernelweave.inspection._rows import (
     fitted_model,
     model_and_rows,
     refittable,
-    told_before,
     views_of,
+    without_repeated_warnings,
 )
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
@@ -159,7 +159,7 @@ def feature_importance(
     rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
-    with told_before():
+    with without_repeated_warnings():
         draws = [
             [row["standardised"] for row in feature_importance(refit, view, X=own)]
             for refit, own in _refits(model, X, y, n_resamples, random_state)

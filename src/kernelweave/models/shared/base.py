@@ -58,6 +58,7 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
     first_kernel,
+    integer,
     one_of,
     positive,
     read_new_rows,
@@ -65,7 +66,6 @@ from kernelweave.models.shared.inputs import (
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
-    whole,
 )
 from kernelweave.models.shared.interactions import (
     choosing_products,
@@ -124,7 +124,7 @@ PARAMETERS = {
         "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
-    "n_features": whole(1),
+    "n_features": integer(1),
     "cv": FOLDS,
     "scoring": SCORING,
 }
@@ -147,7 +147,7 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
     called: Callable[..., Any] = method
 
     @functools.wraps(method)
-    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         rng = before.get("random_state")
         draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None
@@ -160,7 +160,7 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
                 rng.set_state(draws)  # type: ignore[union-attr]
             raise
 
-    return cast("Callable[P, R]", whole)
+    return cast("Callable[P, R]", restoring)
 
 
 def fit_method(method: Callable[P, R]) -> Callable[P, R]:
@@ -170,21 +170,21 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     attributes are arrays of the library of X, wherever they were computed.
     """
     called = with_callbacks(method)
-    whole = method.__name__ != "partial_fit"
+    all_rows = method.__name__ != "partial_fit"
 
     @functools.wraps(method)
-    def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def checked_fit(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
         # First of all: X holds the column, which may be text that no view can take.
         y = args[0] if args else kwargs.get("y")
         refuse_name(X, y, type(self).__name__)
         refuse_own_target(self, X, y)
-        with few_threads(X if whole else None):
+        with few_threads(X if all_rows else None):
             fitted = called(self, X, *args, **kwargs)
         if self.device is not None:
             self._bring_home()
         return fitted
 
-    return cast("Callable[P, R]", all_or_nothing(calmly))
+    return cast("Callable[P, R]", all_or_nothing(checked_fit))
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -830,12 +830,12 @@ def of_rows(method: Callable[P, R]) -> Callable[P, R]:
     called: Callable[..., Any] = method
 
     @functools.wraps(method)
-    def calmly(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+    def with_few_threads(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         fitted = self.__sklearn_is_fitted__()
         with few_threads(X, self.kernel_map_.row_size if fitted else None):
             return called(self, X, *args, **kwargs)
 
-    return cast("Callable[P, R]", calmly)
+    return cast("Callable[P, R]", with_few_threads)
 
 
 def lazily(method: Callable[P, R]) -> Callable[P, R]:

@@ -47,10 +47,10 @@ from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
+    integer,
     number,
     one_of,
     positive,
-    whole,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, KernelCriterion
@@ -119,15 +119,15 @@ class LearnerOptions:
         """Whether a callback has asked to stop."""
         return self.progress is not None and self.progress.stopped
 
-    def for_folds(self, whole: Choice) -> LearnerOptions:
-        """Those for some of the rows, after the choice made on the ``whole``.
+    def for_folds(self, on_all: Choice) -> LearnerOptions:
+        """Those for some of the rows, after the choice made on all of them.
 
         The weights of a fold solve a convex problem, wherever the search for them
         starts. That for alpha finds the minimum of the fold's own error downhill from
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=whole.candidates, progress=None)
+        return replace(self, tol=tol, near=on_all.candidates, progress=None)
 
 
 @dataclass(frozen=True)
@@ -404,9 +404,9 @@ def search_norms(
         best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
     if compare and (len(found) < len(norms) or len(candidates) < len(NORM_GRID)):
-        told = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
+        remark = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
         assert best.certificate is not None
-        best = replace(best, certificate=best.certificate.with_remarks([told]))
+        best = replace(best, certificate=best.certificate.with_remarks([remark]))
     return replace(best, candidates=dict(sorted(candidates.items())))
 
 
@@ -688,7 +688,7 @@ def _is_splitter(value: Any) -> bool:
 #: What ``cv`` may be.
 FOLDS = Rule(
     "None, an int >= 2 or a splitter of scikit-learn",
-    lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
+    lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
 )
 
 
