@@ -104,9 +104,11 @@ class LearnerOptions:
 
     @classmethod
     def of(cls, model: Any, progress: Any) -> LearnerOptions:
-        """The parameters of a model, or their defaults where it has none."""
-        own = {one.name for one in fields(cls)} & set(model._get_param_names())
-        given = {name: getattr(model, name) for name in own}
+        """The parameters of a model, or the defaults of those that are None."""
+        internal = ("progress", "near", "norms", "sampled")
+        names = [one.name for one in fields(cls) if one.name not in internal]
+        found = {name: getattr(model, name) for name in names}
+        given = {name: value for name, value in found.items() if value is not None}
         return cls(**given, progress=progress)
 
     @property
