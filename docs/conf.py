@@ -41,6 +41,18 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+# What a subclass of these must make or take is described on the same page.
+autosummary_context = {
+    "uses": {
+        "Bank": ["kernelweave.kernels.banks.dense.KernelBank"],
+        "Criterion": [
+            "kernelweave.protocols.Evaluation",
+            "kernelweave.protocols.CertificateTerms",
+        ],
+        "Method": ["kernelweave.protocols.Iterate"],
+        "PolyhedralSet": ["kernelweave.protocols.Polyhedron"],
+    }
+}
 # A summary ends at its first full stop; these are not, nor is "G_1 .. G_p".
 autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.", "Eqs.", " .")
 autodoc_typehints = "none"

@@ -233,6 +233,22 @@ def test_what_pages_import_is_in_the_reference():
     assert not used - set(listed_names()) - explained - set(bases)
 
 
+def test_what_recipes_take_from_the_protocols_is_described():
+    """As an entry of the reference, or on the page of the class that uses it."""
+    pages = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    described = set(re.findall(r'"kernelweave\.protocols\.(\w+)"', pages))
+    for path in (ROOT / "docs" / "_recipes").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        used = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            if node.module == "kernelweave.protocols"
+            for alias in node.names
+        }
+        assert used <= described | set(listed_names()), path.name
+
+
 def test_the_reference_is_short_and_names_nothing_twice():
     names = listed_names()
     assert len(names) == len(set(names)) <= 60

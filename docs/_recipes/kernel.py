@@ -1,9 +1,10 @@
-"""A new kernel: inverse multiquadric, ``k(x, z) = scale / sqrt(1 + |x - z|^2 / c^2)``.
+"""New kernels: inverse multiquadric, ``k(x, z) = scale / sqrt(1 + |x - z|^2 / c^2)``,
+whose diagonal is ``scale``, not one, and Tanimoto.
 
-Its diagonal is ``scale``, not one. Subclass ``Kernel``: the constructor stores the
-parameters, and ``resolve(X)`` returns a copy in which those that depend on the data are
-determined from the training rows. Define ``base`` and ``from_base`` for a function of a
-matrix that several kernels share, such as the squared distances, or ``gram(X, Z)``.
+Subclass ``Kernel``: the constructor stores the parameters, and ``resolve(X)`` returns a
+copy in which those that depend on the data are determined from the training rows.
+Define ``base`` and ``from_base`` for a function of a matrix that several kernels share,
+such as the squared distances, or else ``gram(X, Z=None)``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,17 @@ class InverseMultiquadric(Kernel):
         return self.scale / namespace(base).sqrt(1.0 + base / self.c**2)
 
 
+class Tanimoto(Kernel):
+    """``k(x, z) = x'z / (|x|^2 + |z|^2 - x'z)``."""
+
+    def gram(self, X, Z=None):
+        """Gram matrix (n, m) between the rows of X and those of Z, or of X itself."""
+        Z, xp = X if Z is None else Z, namespace(X)
+        products = X @ Z.T
+        squares = xp.sum(X**2, axis=1)[:, None] + xp.sum(Z**2, axis=1)[None, :]
+        return products / (squares - products)
+
+
 if __name__ == "__main__":
     X, y = load_wine(return_X_y=True)
     X = X / np.std(X, axis=0)
@@ -59,3 +71,9 @@ if __name__ == "__main__":
             loud.predict_proba(X), quiet.predict_proba(X), atol=1e-6
         )
         assert loud.score(X, y) > 0.95
+
+    # A kernel defined by gram alone is used in the same ways.
+    for features in ("exact", "on_the_fly", "nystroem"):
+        view = ("wine", Tanimoto(), slice(None))
+        model = MultipleKernelFDA([view], alpha=0.1, cv=None, features=features)
+        assert model.fit(X, y).score(X, y) > 0.95

@@ -443,25 +443,3 @@ def test_bad_parameters_are_named(make_problem, parameter, value):
     model = ProbabilisticKDA(problem.views).set_params(**{parameter: value})
     with pytest.raises(ValueError, match=rf"{parameter!r} parameter.*{value!r}"):
         model.fit(problem.X, problem.y)
-
-
-@pytest.mark.measured
-def test_the_printed_variance(rng):
-    """Eq. 14 of Zhao et al. (2009), with a dense inverse and amplitude 1."""
-    X, y = rng.standard_normal((24, 2)), np.arange(24) % 3
-    new = np.vstack([rng.standard_normal((5, 2)), [[50.0, 50.0]]])
-    model = ProbabilisticKDA(
-        [("all", RBF(gamma=0.3), slice(None))], noise=0.2, amplitude="unit"
-    ).fit(X, y)
-    gram = model.kernel_map_.cross(model._rows(X, "predict"), np.ones(1))
-    cross = model.kernel_map_.cross(model._rows(new, "predict"), np.ones(1))
-    noise = model.noise_[0]
-    inverse = np.linalg.pinv(gram + gram @ gram / noise, rcond=1e-10, hermitian=True)
-    expected = noise + np.einsum("mi,ij,mj->m", cross, inverse, cross)
-    mean, variance = model.predict_distribution(new, variance="printed")
-    np.testing.assert_allclose(variance[:, 0], expected, rtol=1e-5)
-    own_mean, own = model.predict_distribution(new)
-    np.testing.assert_array_equal(mean, own_mean)
-    assert (variance < own).all()
-    with pytest.raises(ValueError, match="variance must be 'process' or 'printed'"):
-        model.predict_distribution(new, variance="both")

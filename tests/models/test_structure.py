@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
@@ -122,10 +124,31 @@ def functions_of(call):
 def test_everything_is_computed_before_a_fit_sets_attributes(estimator):
     X, y = load_iris(return_X_y=True)
     model = clone(estimator).set_params(views=VIEWS)
-    run = functions_of(lambda: model.fit(X[::5], y[::5]))
+    check_order(functions_of(lambda: model.fit(X[::5], y[::5])))
+
+
+def test_rows_left_out_of_a_transduction_are_labelled_before_attributes_are_set():
+    X, y = load_iris(return_X_y=True)
+    model = kernelweave.TransductiveKernelSVC(VIEWS)
+    kept = np.arange(75) % 5 > 0
+    check_order(functions_of(lambda: model.fit(X[::2], y[::2] - 1, kept)))
+    new = model.predict(X[::2][~kept])
+    unlabelled = y[::2][~kept] == 0
+    assert_array_equal(model.transduction_[~kept][unlabelled], new[unlabelled])
+
+
+def check_order(run):
+    """Nothing is computed after the first attribute is set."""
     names = [name for _, name in run]
     after = run[names.index("_set_weights") :]
-    computing = ("fits", "criteria", "inner", "solvers")
+    computing = (
+        "kernels/banks",
+        "kernels/functions",
+        "fits",
+        "criteria",
+        "inner",
+        "solvers",
+    )
     found = {one for one in after if one[0].startswith(computing)}
     remarks = {("fits/gaussians.py", "remark"), ("solvers/solve.py", "with_remarks")}
     assert found <= remarks

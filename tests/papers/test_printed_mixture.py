@@ -10,13 +10,14 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.base import clone
 
-from kernelweave import MixtureKDA
+from kernelweave import MixtureKDA, ProbabilisticKDA
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
+    printed_variance,
 )
 
 UNCONVERGED = "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -131,3 +132,21 @@ def test_rows_without_an_expert_for_a_class_do_not_count_there(problem):
 def test_the_noise_to_start_from_is_a_number(problem):
     with pytest.raises(ValueError, match="'noise' parameter of PrintedMixtureKDA must"):
         PrintedMixtureKDA(VIEWS, noise="loo").fit(*problem)
+
+
+@pytest.mark.measured
+def test_the_printed_variance(rng):
+    """Eq. 14 of Zhao et al. (2009), with a dense inverse and amplitude 1."""
+    X, y = rng.standard_normal((24, 2)), np.arange(24) % 3
+    new = np.vstack([rng.standard_normal((5, 2)), [[50.0, 50.0]]])
+    model = ProbabilisticKDA(
+        [("all", RBF(gamma=0.3), slice(None))], noise=0.2, amplitude="unit"
+    ).fit(X, y)
+    gram = model.kernel_map_.cross(model._rows(X, "predict"), np.ones(1))
+    cross = model.kernel_map_.cross(model._rows(new, "predict"), np.ones(1))
+    noise = model.noise_[0]
+    inverse = np.linalg.pinv(gram + gram @ gram / noise, rcond=1e-10, hermitian=True)
+    expected = noise + np.einsum("mi,ij,mj->m", cross, inverse, cross)
+    variance = printed_variance(model, new)
+    assert_allclose(variance[:, 0], expected, rtol=1e-5)
+    assert (variance < model.predict_distribution(new)[1]).all()

@@ -46,12 +46,12 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt(number)
 
 
-def _again(told: Any) -> None:
+def _again(unraisable: Any) -> None:
     """Repeat an interrupt that fell into a finaliser, where Python ignores it."""
-    if isinstance(told.exc_value, KeyboardInterrupt):
-        threading.Timer(0.01, _thread.interrupt_main, told.exc_value.args).start()
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main, unraisable.exc_value.args).start()
     else:
-        sys.__unraisablehook__(told)
+        sys.__unraisablehook__(unraisable)
 
 
 def _leave(number: int, frame: object) -> None:

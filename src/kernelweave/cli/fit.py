@@ -139,12 +139,12 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
             model = fitted(problem, say)
             shown = new_samples(new_tables, model, options.label)
             print_fit(model)
-            told, rows = _predict_new(model, problem, shown)
+            results, rows = _predict_new(model, problem, shown)
         else:
             result = held_out(problem, say, baselines=False)
             model, rows = result.model, result.held_out
             print_fit(model)
-            told = print_out_of_fold(problem, result)
+            results = print_out_of_fold(problem, result)
         say("writing")
         write_results(draft, model, rows, identity_of(shown, options.label))
         if options.report is not None:
@@ -156,7 +156,7 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "task": problem.task,
         "rows": len(problem.y),
-        **told,
+        **results,
         **certificate_of(model),
         "out": str(draft.folder),
         "files": [*map(str, draft.written), *map(str, draft.beside)],
@@ -291,9 +291,9 @@ def _predict_new(
     )
     rows = new_rows(model, new.data, None, which)
     print(f"\nPredicted: {which}.")
-    told: dict[str, Any] = {"how": which}
-    told |= print_score(model, new, rows.predicted, problem.options.label, seen)
-    return told, rows
+    results: dict[str, Any] = {"how": which}
+    results |= print_score(model, new, rows.predicted, problem.options.label, seen)
+    return results, rows
 
 
 def _by_class(weights: Any, y: np.ndarray) -> Any:
@@ -339,7 +339,7 @@ def _mistakes(problem: Problem) -> Iterator[str]:
 
 def _print_problem(problem: Problem, why: str) -> None:
     samples, options = problem.samples, problem.options
-    for line in samples.told:
+    for line in samples.remarks:
         print(line)
     print(f"Task: {problem.task} of {options.label!r}, {why}")
     if problem.task == "classification":

@@ -39,8 +39,8 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
             f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
             f"{header['written']}"
         )
-        told = _in_words(model, notes)
-        print(told)
+        summary = _in_words(model, notes)
+        print(summary)
         print("\nViews:\n")
         print_weights(model)
         print("\nColumns:\n")
@@ -49,7 +49,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
             print_certificate(model)
         versions = [f"{name} {v}" for name, v in header["versions"].items()]
         print(f"\nMade with {', '.join(versions)}.")
-        found = {"class": type(model).__name__, "words": told, **header}
+        found = {"class": type(model).__name__, "words": summary, **header}
         return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
 
 

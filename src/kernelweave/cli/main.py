@@ -56,11 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.debug:
             raise
         if isinstance(error, KeyboardInterrupt):
-            told = "nothing was written"
+            state = "nothing was written"
             if arguments.command == "reproduce":  # which keeps every finished split
-                told = "the same command resumes from here; finished splits are in "
-                told += str(Path(arguments.out) / arguments.paper / "cache")
-            print(f"kernelweave: interrupted; {told}", file=sys.stderr)
+                state = "the same command resumes from here; finished splits are in "
+                state += str(Path(arguments.out) / arguments.paper / "cache")
+            print(f"kernelweave: interrupted; {state}", file=sys.stderr)
             return 128 + (error.args[0] if error.args else signal.SIGINT)
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2

@@ -44,22 +44,22 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     if options.out is None:
         sys.stdout.write(text.replace("\r\n", "\n"))
     else:
-        for line in samples.told:
+        for line in samples.remarks:
             print(line)
         n_lacking = sum(map(bool, samples.lacking()))
         gaps = f", {n_lacking} of them with a view missing" if n_lacking else ""
         print(f"Predicted: {counted(len(table), 'row')}{gaps}.")
-    told: dict[str, Any] = {"rows": len(table), "out": options.out}
+    results: dict[str, Any] = {"rows": len(table), "out": options.out}
     seen = np.zeros(len(table), dtype=bool)
     if notes.get("digests"):
         seen = were_seen(digests(samples), notes["digests"])
     if options.out is not None or options.json:
-        told |= print_score(model, samples, rows.predicted, label, seen)
+        results |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:  # last: after an interrupt, nothing is written
         with written_whole(Path(options.out)) as file:
             file.write(text.encode())
         print(f"\nWritten: {options.out}")
-    return told
+    return results
 
 
 def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
@@ -92,7 +92,7 @@ def print_score(
     Rows that the model was trained on are pointed out; if there are no others, a score
     would say nothing about new rows, so none is given.
     """
-    told: dict[str, Any] = {"training_rows": int(seen.sum())}
+    results: dict[str, Any] = {"training_rows": int(seen.sum())}
     if seen.any():
         verb = "was" if seen.sum() == 1 else "were"
         which = f"{seen.sum()} of these rows {verb}"
@@ -103,10 +103,10 @@ def print_score(
         )
     if samples.target is None or not samples.target.notna().any():
         print(f"  No score: there is no label column {label!r}, or it is empty.")
-        return told
+        return results
     if seen.all():
         print("  Their score would say nothing about new rows, so none is given.")
-        return told
+        return results
     if is_classifier(model):
         score, words = score_classes(predicted, samples.target, model.classes_)
     else:
@@ -114,8 +114,8 @@ def print_score(
             truth, _, _ = read_target(samples, "regression")
         except ValueError as error:  # predictions do not need the truth
             print(f"  No score: {error}.")
-            return told
+            return results
         known = samples.target.notna().to_numpy()
         score, words = score_numbers(predicted[known], truth)
     print(f"  {words}")
-    return told | score
+    return results | score

@@ -70,11 +70,11 @@ class Narrator:
         """Start counting again: a fit begins."""
         self.norm = self.kernels = 0
 
-    def on_fit_task_begin(self, estimator: Any, context: Any, **told: Any) -> None:
+    def on_fit_task_begin(self, estimator: Any, context: Any, **details: Any) -> None:
         """Nothing to say yet."""
 
     def on_fit_task_end(
-        self, estimator: Any, context: Any, *, metadata: Any = None, **told: Any
+        self, estimator: Any, context: Any, *, metadata: Any = None, **details: Any
     ) -> bool:
         """Name the step that has ended; never stop the fit."""
         metadata = metadata or {}

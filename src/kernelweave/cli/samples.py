@@ -105,7 +105,7 @@ class Samples:
         Values of the label column; None if there is none.
     groups : ndarray of shape (n,) or None
         Values of the groups column.
-    told : list of str
+    remarks : list of str
         Remarks on the rows, to be printed.
     """
 
@@ -114,7 +114,7 @@ class Samples:
     views: list[View]
     target: Any
     groups: np.ndarray | None
-    told: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def lacking(self) -> list[str]:
         """Names of the views that each row lacks, separated by semicolons."""
@@ -185,7 +185,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     for option, column in others:
         if label and label <= set(tables.owners(column)):
             raise ValueError(f"--{option} {column} is the label; choose another column")
-    tables, told = _dropped(tables, options.drop)
+    tables, remarks = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
     joined = _join(tables, options.label)
@@ -206,13 +206,13 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     used = dict.fromkeys(c for _, _, columns in views for c in columns)
     unused = [c for _, _, own in joined.views for c in own if c not in used]
     if unused:
-        told.append(f"Columns not used: {some(unused, 10)}")
+        remarks.append(f"Columns not used: {some(unused, 10)}")
     return replace(
         joined,
         data=joined.data[list(used)],
         views=views,
         groups=groups.to_numpy() if options.groups else None,
-        told=[*joined.told, *told],
+        remarks=[*joined.remarks, *remarks],
     )
 
 
@@ -245,15 +245,15 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             "model; pass NAME=FILE with the names used in the fit: "
             f"{some(map(repr, known_tables))}"
         )
-    told = list(joined.told)
+    remarks = list(joined.remarks)
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
-        told.append(f"No row has {with_names('the view', gone)}.")
+        remarks.append(f"No row has {with_names('the view', gone)}.")
     if target is not None:
         target = target.reindex(joined.data.index)
     data = joined.data.reindex(columns=wanted)
-    return replace(joined, data=data, views=views, target=target, told=told)
+    return replace(joined, data=data, views=views, target=target, remarks=remarks)
 
 
 def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Samples:
@@ -293,14 +293,14 @@ def _join(tables: Tables, label: str | None) -> Samples:
     joined = join_tables(
         frames, on=tables.id, target=None if target is None else "\0label"
     )
-    told = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
-    told += [
+    remarks = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
+    remarks += [
         f"  left out of {name}: {column!r}, a copy of the label"
         for name, column in copies
     ]
     found = joined.target.rename(label) if target is not None else None
     id_name = str(joined.data.columns[0])
-    return Samples(joined.data, id_name, joined.views, found, None, told)
+    return Samples(joined.data, id_name, joined.views, found, None, remarks)
 
 
 def _single(tables: Tables, label: str | None) -> Samples:
@@ -315,17 +315,17 @@ def _single(tables: Tables, label: str | None) -> Samples:
             f"--groups {tables.id}"
         ) from None
     frame, id_name = frame.drop(columns=tables.id or []), str(frame.index.name)
-    target, told = None, [f"Data: {path}, {counted(len(frame), 'row')}"]
+    target, remarks = None, [f"Data: {path}, {counted(len(frame), 'row')}"]
     if label is not None:
         _, label = tables.find(label, "the label column")
         kept = frame[label].notna()
         if not kept.any():
             raise ValueError(f"{path}: the label column {label!r} is empty")
         if not kept.all():
-            told[0] += f"; without a label and left out: {(~kept).sum()}"
+            remarks[0] += f"; without a label and left out: {(~kept).sum()}"
         frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
-    return Samples(frame, id_name, views, target, None, told)
+    return Samples(frame, id_name, views, target, None, remarks)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
@@ -336,8 +336,8 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
         for name, own in owners:
             if own != tables.id:  # which is not a feature anyway
                 frames[name] = frames[name].drop(columns=own, errors="ignore")
-    told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
-    return replace(tables, frames=frames), told
+    remarks = [f"Columns dropped: {some(drop, 10)}"] if drop else []
+    return replace(tables, frames=frames), remarks
 
 
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:

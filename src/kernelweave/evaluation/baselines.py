@@ -134,16 +134,12 @@ class OneView(_OfViews):
         self.last_ = clone(self.base).set_params(views=views)
         X = X[rows] if self.pairwise else _safe_indexing(X, rows)
         try:
-            self.last_.fit(self._inputs(X), y[rows], **own)
+            self.loo_error_ = self.last_.fit(self._inputs(X), y[rows], **own).loo_error_
         except NothingVariesError:
             own.pop("groups", None)
             self.last_ = without_views(self.classify).fit(X, y[rows], **own)
+            self.loo_error_ = np.inf
         return self
-
-    @property
-    def loo_error_(self) -> float:
-        """The leave-one-out error of the model; infinity if the view is constant."""
-        return getattr(self.last_, "loo_error_", np.inf)
 
     def _inputs(self, X: Any) -> Any:
         return X[:, self.rows_, self.views[0]] if self.pairwise else X

@@ -24,6 +24,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.models import TransductiveKernelSVC
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
@@ -205,9 +206,10 @@ def _predicted(
 def _refuse(model: Any, y: Any) -> None:
     """Refuse what is not a classifier or regressor of this package."""
     kind = type(model).__name__
-    if not hasattr(model, "views"):
+    if not isinstance(model, KernelModel):
         raise TypeError(
-            f"evaluate needs an estimator of this package, got {kind}; instead of a "
+            f"evaluate needs an estimator of this package, got {kind}, which is not "
+            f"derived from {KernelModel.__module__}.KernelModel; instead of a "
             "Pipeline, pass its last step, with the earlier ones in the kernels of its "
             "views (kernelweave.kernels.Pipe)"
         )
@@ -339,7 +341,7 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
     reached = f"reached an R² of {score:.2f}"
     if classify:
         reached = f"was right in {score:.1f} % of cases"
-    told = (
+    summary = (
         f"On rows that it had not seen, the model {reached} (standard error "
         f"{error:{form}})."
     )
@@ -356,10 +358,10 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         found[words].append(f"{IN_WORDS[row['method']]} ({size} ± {error:{form}})")
     for words, names in found.items():
         if names:
-            told += f" {words} {listed(names)}."
+            summary += f" {words} {listed(names)}."
     if len(table) > 1 and classify:
-        told += " Differences are in percentage points, with their standard errors."
-    return told
+        summary += " Differences are in percentage points, with their standard errors."
+    return summary
 
 
 def leads(row: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import units_per_class
 from kernelweave.fits.ridge import RowDesign
-from kernelweave.inspection._rows import probabilities, told_before
+from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import some
 
@@ -149,7 +149,7 @@ def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> An
     return to_numpy(X)[rows][:, train] if pairwise else _safe_indexing(X, rows)
 
 
-@told_before()
+@without_repeated_warnings()
 def out_of_fold(
     model: Any,
     X: Any,

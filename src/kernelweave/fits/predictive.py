@@ -154,9 +154,7 @@ class PredictivePath(LooPath):
         """The amplitudes (g, k) that maximise the marginal likelihood."""
         return self._marginal_terms(noises)[0] / max(self.n_counted - 1, 1)
 
-    def variance_factor(
-        self, rows: Array, norms: Array | None, noise: np.ndarray
-    ) -> Array:
+    def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
         """Variance (m, k) of ``y(x)`` at new rows, divided by the amplitude.
 
         ``lambda (1 + 1/N) + g(x, x) - g(x)' (G + lambda diag(1/w))^-1 g(x)``: the
@@ -173,10 +171,10 @@ class PredictivePath(LooPath):
         ----------
         rows : array of shape (m, n)
             Centred kernel ``g(x)`` between new and training rows.
-        norms : array of shape (m,) or None
+        norms : array of shape (m,)
             ``g(x, x)``; raised to the squared length of the projection if below it.
             Minus infinity: unknown, and taken to be that length and what a training row
-            has outside the span of the others. None: the variance of Eq. 14.
+            has outside the span of the others.
         noise : ndarray of shape (k,)
             Noise levels.
         """
@@ -186,22 +184,19 @@ class PredictivePath(LooPath):
         safe = xp.where(tiny, xp.ones_like(values), values)
         inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
         parts, outside = [], 0.0
-        if norms is not None and bool(xp.any(norms == -np.inf)):
+        if bool(xp.any(norms == -np.inf)):
             outside = self._outside()
         for part in row_chunks(rows.shape[0], self.n_samples):
             scaled = self.design.scale(rows[part, :].T).T
             scaled = as_float(scaled, self.vectors.dtype)
             squares = (scaled @ self.vectors) ** 2  # (m, n - 1)
             longest = squares @ inverse
-            if norms is not None:
-                known = as_float(norms[part], longest.dtype)
-                least = xp.maximum(known, longest)
-                longest = xp.where(known == -np.inf, longest + outside, least)
+            known = as_float(norms[part], longest.dtype)
+            least = xp.maximum(known, longest)
+            longest = xp.where(known == -np.inf, longest + outside, least)
             free = longest[:, None] - squares @ smooth
             parts.append(xp.maximum(free, xp.zeros_like(free)))
-        free_noise = levels
-        if norms is not None:
-            free_noise = levels * (1.0 + 1.0 / self.design.total)
+        free_noise = levels * (1.0 + 1.0 / self.design.total)
         return as_float(xp.concat(parts) + free_noise[None, :], rows.dtype)
 
     def _outside(self) -> float:

@@ -359,8 +359,8 @@ def checked_codes(
     k = len(np.unique(codes)) if n_classes is None else n_classes
     if k < 2:
         raise ValueError(f"a target needs at least 2 classes, got {k}")
-    whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
-    if not (whole and np.array_equal(np.unique(codes), np.arange(k))):
+    integers = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
+    if not (integers and np.array_equal(np.unique(codes), np.arange(k))):
         raise ValueError(
             f"class codes must be a vector of all integers from 0 to {k - 1}, "
             f"got {np.unique(codes)!r:.60} in the shape {codes.shape}; "

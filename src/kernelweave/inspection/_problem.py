@@ -169,7 +169,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     Raises
     ------
     TypeError
-        If the model does not learn weights by solving a convex problem.
+        If the convex problem of the weights is not known, or there is none.
     ValueError
         If its parameters fix the weights, or X and y are not those of the fit.
     """
@@ -252,9 +252,8 @@ def _refuse_other_models(model: Any, caller: str) -> None:
     )
     if not isinstance(model, learners):
         raise TypeError(
-            f"{caller} needs weights that solve a convex problem on the kernels; "
-            f"{owner} does not learn its weights that way. Use one of "
-            f"{', '.join(kind.__name__ for kind in learners)}"
+            f"{caller} solves the convex problem of the weights again, and knows that "
+            f"of {', '.join(kind.__name__ for kind in learners)}; got {owner}"
         )
     why = ""
     if model.objective == "loo":

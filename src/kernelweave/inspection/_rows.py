@@ -15,12 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.views.columns import is_dict, is_precomputed
 from kernelweave.views.precomputed import stack_kernels
 
 
 @contextmanager
-def told_before() -> Iterator[None]:
+def without_repeated_warnings() -> Iterator[None]:
     """Silence warnings about rows in fits to parts of them: the fit to all gave them.
 
     Otherwise each fold would report a value that only a held-out row has as new.
@@ -63,10 +64,13 @@ def fitted_model(estimator: Any) -> Any:
     """The fitted estimator of this package inside a Pipeline or search."""
     estimator = last_step(estimator)
     check_is_fitted(estimator)
-    if not hasattr(estimator, "kernel_weights_"):
+    if not isinstance(estimator, KernelModel):
+        lacks = "has no kernel weights"
+        if hasattr(estimator, "kernel_weights_"):
+            lacks = f"is not derived from {KernelModel.__module__}.KernelModel"
         raise TypeError(
             "expected a fitted estimator of kernelweave, or a Pipeline or search that "
-            f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
+            f"ends in one; got {type(estimator).__name__}, which {lacks}"
         )
     return estimator
 

@@ -30,8 +30,8 @@ from kernelweave.inspection._rows import (
     require_predictions,
     taken_by,
     targets_of,
-    told_before,
     views_of,
+    without_repeated_warnings,
     without_views,
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
@@ -204,7 +204,7 @@ class Trials:
             found.append(self._judge(test, self._without_views(rows, len(test)))[1])
         return np.array(found)
 
-    @told_before()
+    @without_repeated_warnings()
     def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> list[float]:
         """Fit on the rows ``train`` with some views, and judge the rows ``test``."""
         own, judged = train, test

@@ -322,13 +322,13 @@ def _recommend(
     chosen = order[np.flatnonzero(means <= limit)[-1]]
     value = "loss" if trials.scoring is None else "score"
     name = trials.loss_name if trials.scoring is None else "score"
-    found, whole = (
+    found, full = (
         f"{step[value]:.3g} +- {step[f'{value}_se']:.2g}" for step in (chosen, order[0])
     )
-    told = f"held-out {name} {found}"
+    outcome = f"held-out {name} {found}"
     if chosen is order[0]:
         return chosen["views"], (
-            f"Keep all {len(trials.names)} views ({told}): every smaller set in the "
+            f"Keep all {len(trials.names)} views ({outcome}): every smaller set in the "
             "order is more than one standard error worse than the best."
         )
     dropped = [view for view in trials.names if view not in chosen["views"]]
@@ -338,8 +338,8 @@ def _recommend(
         saved = f", which saves {part:.3g} of a total cost of {total:.3g}"
     return chosen["views"], (
         f"Keep {listed(map(repr, chosen['views']))} and stop measuring "
-        f"{listed(map(repr, dropped))}{saved}: {told}, compared with {whole} with all "
-        "views. It is the smallest set within one standard error of the best."
+        f"{listed(map(repr, dropped))}{saved}: {outcome}, compared with {full} with "
+        "all views. It is the smallest set within one standard error of the best."
     )
 
 

@@ -25,8 +25,8 @@ from kernelweave.inspection._rows import (
     fitted_model,
     model_and_rows,
     refittable,
-    told_before,
     views_of,
+    without_repeated_warnings,
 )
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
@@ -159,7 +159,7 @@ def feature_importance(
     rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
-    with told_before():
+    with without_repeated_warnings():
         draws = [
             [row["standardised"] for row in feature_importance(refit, view, X=own)]
             for refit, own in _refits(model, X, y, n_resamples, random_state)
@@ -290,11 +290,10 @@ def _block(model: Any, v: int, X: Any) -> Array:
 
 def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
     """The kernels of view v with nonzero weight; ``matrix`` (r, q) reads out."""
-    weights = to_numpy(getattr(model, "class_kernel_weights_", model.kernel_weights_))
-    weights = np.atleast_2d(weights)  # (1, p), or (r, p) if each output has its own
+    weights = np.atleast_2d(model._weights.T)  # (1, p), or one row per output
     _, view_of = views_of(model)
     wanted = [i for i in range(len(view_of)) if np.any(weights[:, i] != 0)]
-    if hasattr(model, "feature_coef_"):
+    if model.kernel_map_.source is None:
         yield from _of_features(model, wanted, view_of == v, matrix)
         return
     kernel_map = model.kernel_map_

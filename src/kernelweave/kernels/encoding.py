@@ -321,8 +321,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         parts = []
         if self.part != "one-hot":
             numbers = self.imputer_.transform(self._columns(X, NUMBER))
-            whole = self.part == "all columns"
-            parts.append(self.scaler_.transform(numbers) if whole else numbers)
+            scaled = self.part == "all columns"
+            parts.append(self.scaler_.transform(numbers) if scaled else numbers)
         if self.part != "numbers":
             coded = self.encoder_.transform(self._columns(X, ONE_HOT))
             parts.append(coded * 0.5**0.5 if self.part == "all columns" else coded)

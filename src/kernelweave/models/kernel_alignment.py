@@ -273,6 +273,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
             components = as_float(at_home(components, rows.like), rows.like.dtype)
         alignment = criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
+        kernel, every_row = None, keep is None and self.missing == "error"
+        at_hand = self.device is None and bank.held_as == "kernels"
+        if every_row and at_hand and self.output == "kernel":
+            kernel = bank.combine(weights)
         self._set_weights(rows, weights)
         self.n_iter_, self.alignment_ = n_iter, alignment
         self.kernel_alignments_ = from_numpy(alignments, rows.like)
@@ -281,10 +285,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self._note_rounding(left_out=left_out)
         self._set_certificate(certificate)
         progress.end()
-        every_row = keep is None and self.missing == "error" and self.device is None
-        if not (every_row and self.output == "kernel" and bank.held_as == "kernels"):
-            return None
-        return bank.combine(weights)
+        return kernel
 
     def _read_targets(
         self, X: Any, y: Any, sample_weight: Any

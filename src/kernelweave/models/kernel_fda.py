@@ -223,7 +223,12 @@ class KernelFDA(KernelDiscriminant):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        options = LearnerOptions.of(self, progress)
+        options = LearnerOptions(
+            alpha=self.alpha,
+            interactions=self.interactions,
+            cv=self.cv,
+            progress=progress,
+        )
         fit = self._discriminate
         self._set_fitted(learn_classes(self, kernels, options, fit, progress))
         progress.end()

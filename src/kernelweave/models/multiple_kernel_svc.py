@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
+import numpy as np
+
+from kernelweave._array import is_array, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
@@ -243,3 +246,10 @@ class MultipleKernelSVC(MarginClassifier):
         self._publish(rows, classes, fits, norm_=float(settled.norm))
         progress.end()
         return self
+
+    @property
+    def _weights(self) -> np.ndarray:
+        """Weights (p,) of the kernels, or those of each class (p, k)."""
+        # A class has a C of its own if and only if it has weights of its own.
+        each = is_array(self.C_)
+        return to_numpy(self.class_kernel_weights_).T if each else super()._weights

@@ -219,13 +219,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         return self.predict_distribution(X)[1]
 
     @of_rows
-    def predict_distribution(
-        self,
-        X: Any,
-        diagonal: Any = None,
-        *,
-        variance: Literal["process", "printed"] = "process",
-    ) -> tuple[Array, Array]:
+    def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
 
         Parameters
@@ -236,26 +230,16 @@ class ProbabilisticKDA(KernelDiscriminant):
             ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
             not need it; for others the part of x outside the span of the training rows
             is unknown, and taken to be the median of such parts of training rows.
-        variance : {"process", "printed"}, default="process"
-            The variance of the Gaussian process, or that of Eq. 14 as printed, times
-            the amplitude: ``lambda + g(x)' (G + G^2 / lambda)^-1 g(x)``. The latter
-            tends to the noise far from the training rows, where nothing is known, and
-            ignores views that a row lacks.
 
         Returns
         -------
         mean, variance : arrays of shape (m, k)
             The variance includes the noise.
         """
-        if variance not in ("process", "printed"):
-            raise ValueError(
-                f"variance must be 'process' or 'printed'; got {variance!r}"
-            )
-        printed = variance == "printed"
-        return self._distribution(X, "predict_distribution", diagonal, printed)
+        return self._distribution(X, "predict_distribution", diagonal)
 
     def _distribution(
-        self, X: Any, method: str, diagonal: Any = None, printed: bool = False
+        self, X: Any, method: str, diagonal: Any = None
     ) -> tuple[Array, Array]:
         rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
@@ -268,14 +252,11 @@ class ProbabilisticKDA(KernelDiscriminant):
                 cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
             found, values = self._path.variance_factor, self._path.eigenvalues
-            lengths = None if printed else at_home(norms, values)
-            variance = at_home(found(at_home(cross, values), lengths, noise), cross)
-            if not printed:
-                gaps = isinstance(piece, ObservedViews)
-                observed = piece.observed if gaps else None
-                unknown = _unknown(self.kernel_map_, observed, weights)
-                variance = variance + from_numpy(unknown, variance)[:, None]
-            variances.append(variance)
+            there, lengths = at_home(cross, values), at_home(norms, values)
+            variance = at_home(found(there, lengths, noise), cross)
+            observed = piece.observed if isinstance(piece, ObservedViews) else None
+            unknown = _unknown(self.kernel_map_, observed, weights)
+            variances.append(variance + from_numpy(unknown, variance)[:, None])
         xp = namespace(*means)
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]
 

@@ -9,19 +9,23 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
+from kernelweave.models.shared.base import Missing, Progress, Psd, decode, fit_method
 from kernelweave.models.shared.inputs import (
+    RowMap,
     map_rows,
+    read_new_rows,
     read_row_weights,
     read_some_labels,
     read_views,
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginFit,
     MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
+    scores_of_classes,
 )
 
 
@@ -205,17 +209,31 @@ class TransductiveKernelSVC(MarginClassifier):
         signs = signs_of_codes(codes[used], len(classes))
         options = MarginOptions.of(self)
         fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
-        self._publish(rows, classes, [fit])
-        self.kernel_: Array = at_home(bank.combine(fit.weights), rows.like)
-        scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
-        if keep is not None:  # rows left out are new rows
-            own, scores = scores, to_numpy(self._functions(X, "fit"))
-            scores[keep] = own
-        predicted = np.argmax(self._of_classes(scores), axis=1)
+        like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)
+        predicted = self._predict_rows(X, rows, kernel, fit, keep)
         codes = np.where(codes < 0, predicted, codes)
-        like = rows.like
-        self.transduction_ = self._decode(
-            from_numpy(codes, like, namespace(like).int64)
-        )
+        labels = decode(classes, from_numpy(codes, like, namespace(like).int64))
+        self._publish(rows, classes, [fit])
+        self.kernel_, self.transduction_ = kernel, labels
         progress.end()
         return self
+
+    def _predict_rows(
+        self,
+        X: Any,
+        rows: RowMap,
+        kernel: Array,
+        fit: MarginFit,
+        keep: np.ndarray | None,
+    ) -> np.ndarray:
+        """Codes (n,) of all rows, given the kernel of those that count."""
+        coef, intercept = (from_numpy(a, rows.like) for a in (fit.coef, fit.intercept))
+        scores = to_numpy(kernel @ coef + intercept[None, :])
+        if keep is not None:  # rows left out are new rows
+            new = read_new_rows(self, X, rows.views, rows.positions, rows.like)
+            given = new.blocks if self.missing == "error" else new
+            weights, own = rows.kernel_map.spread(fit.weights), scores
+            projected = rows.kernel_map.project(given, weights, coef)
+            scores = to_numpy(projected + intercept[None, :])
+            scores[keep] = own
+        return np.argmax(scores_of_classes(scores), axis=1)

@@ -66,7 +66,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     else:
         aim = "to predict a number"
     own = shares_of(model)
-    told = [
+    sentences = [
         f"{type(model).__name__} learned from {counted(len(y), 'row')} in "
         f"{counted(max(len(own), 1), 'view')} {aim}.",
         contents["evaluation"]["summary"],
@@ -76,8 +76,8 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
         large = [f"{v} ({100 * s:.0f} %)" for v, s in own.items() if s >= 0.01]
         small = len(own) - len(large)
         rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""
-        told.append(f"The weight went to {some(large, 5)}{rest}.")
-    return " ".join(told + cautions[:1])
+        sentences.append(f"The weight went to {some(large, 5)}{rest}.")
+    return " ".join(sentences + cautions[:1])
 
 
 @or_why

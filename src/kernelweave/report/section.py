@@ -83,9 +83,11 @@ def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
         try:
             return {"why": "", **make(*args, **settings)}
         except Exception as error:
-            told = " ".join(str(error).split()) or type(error).__name__
-            first = told.partition(" ")[0]  # the name of a function stays as it is
-            return {"why": told if "_" in first else told[0].upper() + told[1:]}
+            message = " ".join(str(error).split()) or type(error).__name__
+            first = message.partition(" ")[0]  # the name of a function stays as it is
+            return {
+                "why": message if "_" in first else message[0].upper() + message[1:]
+            }
 
     return made
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
+from kernelweave._array import FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
-from kernelweave.fits.ridge import checked_signs, require_both_signs
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import (
     Bank,
@@ -40,8 +38,6 @@ CLARABEL_ENTRIES = 1000
 CLARABEL_TOLERANCE = 1e-10
 SCS_TOLERANCE = 1e-8
 SCS_ITERATIONS = 20_000
-#: Rows beyond which a program with the n^2 entries of a kernel is not attempted.
-MOST_ROWS = 100
 
 
 def sdp(
@@ -78,7 +74,7 @@ def sdp_problem(criterion: Criterion, weight_set: LinearSet) -> tuple[Any, Any]:
     ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
     weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    cp, signed = _import_cvxpy(), has_cuts(weight_set)
+    cp, signed = import_cvxpy(), has_cuts(weight_set)
     weights = cp.Variable(criterion.n_weights, nonneg=not signed, name="weights")
     value, constraints = printed_program(criterion, cp, weights)
     constraints += _allowed_weights(cp, weight_set, weights)
@@ -196,12 +192,12 @@ def _margin_program(margin: Margin, cp: Any, weights: Any) -> tuple[Any, list[An
     for column in margin.signs.T:
         rows = np.flatnonzero(column)
         block, own = total[np.ix_(rows, rows)], counts[rows]
-        t, cones = _margin_lmi(cp, block, column[rows], problem.bound, tau, own)
+        t, cones = margin_lmi(cp, block, column[rows], problem.bound, tau, own)
         value, constraints = value + t, constraints + cones
     return value, constraints
 
 
-def _margin_lmi(
+def margin_lmi(
     cp: Any, kernel: Any, y: np.ndarray, bound: float, tau: Any, counts: np.ndarray
 ) -> tuple[Any, list[Any]]:
     """A variable t, and constraints equivalent to squared inverse margin <= t.
@@ -252,7 +248,7 @@ def qcqp(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    cp = _import_cvxpy()
+    cp = import_cvxpy()
     beta, cost, unit, roots, constraints = printed_dual(criterion, cp)
     scores, t = [cp.sum_squares(root.T @ beta) for root in roots], cp.Variable()
     if weight_set.norm == 1:
@@ -352,7 +348,7 @@ def alignment_sdp(plain: CosineCriterion, weight_set: WeightSet) -> Iterator[Ite
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    cp, signed = _import_cvxpy(), has_cuts(weight_set)
+    cp, signed = import_cvxpy(), has_cuts(weight_set)
     weights = cp.Variable(plain.n_weights, nonneg=not signed)  # of kernels of norm one
     root = psd_factor(plain.correlations, NULL_EIGENVALUE).T
     constraints = [cp.norm(root @ weights) <= 1]
@@ -368,137 +364,6 @@ def alignment_sdp(plain: CosineCriterion, weight_set: WeightSet) -> Iterator[Ite
     total = float(np.sum(raw if signed else np.maximum(raw, 0.0)))
     raw = raw / total if total > 0.0 else weight_set.start(plain.n_weights)
     yield certified(plain, weight_set, _inside(plain, weight_set, raw))
-
-
-@dataclass(frozen=True)
-class FreeKernel:
-    """The best of all kernel matrices, and its value.
-
-    Attributes
-    ----------
-    kernel : ndarray of shape (n, n)
-        Positive semidefinite.
-    value : float
-        The alignment, or the squared inverse margin.
-    optimum : float
-        The optimal value in closed form, which the cone solver should have found.
-    status : str
-        The status of the cone solver.
-    """
-
-    kernel: np.ndarray
-    value: float
-    optimum: float
-    status: str
-
-
-def free_alignment(labels: Array) -> FreeKernel:
-    """``max <K, yy'> / n`` over K PSD with ``<K, K> <= 1``.
-
-    Lanckriet et al. (2002), Eq. 5, with the norm as a matrix inequality: A is a
-    variable, ``[[A, K'], [K, I]]`` is PSD and ``trace(A) <= 1``. The answer is
-    ``yy'/n``, with alignment one: a free kernel says nothing about unlabelled rows,
-    which is why the papers restrict it to sums of given kernels.
-
-    Parameters
-    ----------
-    labels : array of shape (n,)
-        +1 and -1.
-
-    Returns
-    -------
-    FreeKernel
-    """
-    y = _checked(labels)
-    n = len(y)
-    cp = _import_cvxpy()
-    kernel, square = cp.Variable((n, n), PSD=True), cp.Variable((n, n), symmetric=True)
-    constraints = [
-        cp.trace(square) <= 1,
-        cp.bmat([[square, kernel.T], [kernel, np.eye(n)]]) >> 0,
-    ]
-    objective = cp.Maximize(cp.sum(cp.multiply(np.outer(y, y) / n, kernel)))
-    problem = cp.Problem(objective, constraints)
-    found = _solved(problem, kernel)
-    size = float(np.linalg.norm(found))
-    value = float(y @ found @ y) / (n * size) if size > 0 else 0.0
-    return FreeKernel(found, value, 1.0, problem.status)
-
-
-def free_margin(
-    labels: Array,
-    trace: float | None = None,
-    margin: Literal["hard", "l1", "l2"] = "hard",
-    C: float = 1.0,
-) -> FreeKernel:
-    """``min t`` over K PSD with ``trace(K) = c``, t the squared inverse margin.
-
-    Lanckriet et al. (2002), Eq. 8, and its soft-margin forms. At the optimum all rows
-    of a class coincide, and the two points lie on a line through the origin, at a
-    distance d with ``d^2 = n c / (n+ n-)``. No kernel of trace c moves the class means
-    further apart, so with a equal to s over the size of each class the value is::
-
-        max_s  4 s - s^2 (d^2 + tau n / (n+ n-)),     0 <= s <= C min(n+, n-)
-
-    and ``4 n+ n- / (n c)`` for the hard margin.
-
-    Parameters
-    ----------
-    labels : array of shape (n,)
-        +1 and -1, both of them.
-    trace : float, optional
-        c; by default n.
-    margin : {"hard", "l1", "l2"}, default="hard"
-        Whether slacks are allowed, and how they are penalised; see
-        :class:`~kernelweave.criteria.Margin`.
-    C : float, default=1.0
-        The penalty on slacks.
-
-    Returns
-    -------
-    FreeKernel
-    """
-    y = _checked(labels)
-    require_both_signs(y, "labels")
-    if margin not in ("hard", "l1", "l2"):
-        raise ValueError(f"margin must be 'hard', 'l1' or 'l2', got {margin!r}")
-    n = len(y)
-    total = float(n) if trace is None else trace
-    for name, number in (("trace", total), ("C", C)):
-        if not (np.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a finite number > 0, got {number!r}")
-    cp = _import_cvxpy()
-    kernel = cp.Variable((n, n), PSD=True)
-    bound = float(C) if margin == "l1" else np.inf
-    tau = 1.0 / C if margin == "l2" else 0.0
-    t, cones = _margin_lmi(cp, kernel, y, bound, tau, np.ones(n))
-    problem = cp.Problem(cp.Minimize(t), [cp.trace(kernel) == total, *cones])
-    found = _solved(problem, kernel)
-    plus, minus = int(np.sum(y > 0)), int(np.sum(y < 0))
-    square = (total + tau) * n / (plus * minus)
-    s = min(2.0 / square, bound * min(plus, minus))
-    exact = 4.0 * s - s**2 * square
-    return FreeKernel(found, float(t.value), exact, problem.status)
-
-
-def _checked(labels: Array) -> np.ndarray:
-    """Labels (n,) as float64."""
-    y = checked_signs(labels, len(labels), "labels", ndim=1)
-    if len(y) > MOST_ROWS:
-        raise ValueError(
-            f"a free kernel over {len(y)} rows has {len(y) * (len(y) + 1) // 2} "
-            f"unknowns in a semidefinite program; at most {MOST_ROWS} rows are allowed"
-        )
-    return y
-
-
-def _solved(problem: Any, kernel: Any) -> np.ndarray:
-    """The kernel found by the cone solver, with negative eigenvalues removed."""
-    run_solver(problem)
-    if kernel.value is None:
-        raise FactorizationError(f"the cone solver found no kernel: {problem.status}")
-    factor = psd_factor(0.5 * (kernel.value + kernel.value.T))
-    return factor @ factor.T
 
 
 def _combined(cp: Any, bank: Bank, weights: Any) -> Any:
@@ -555,7 +420,7 @@ def run_solver(problem: Any, scs_iterations: int = SCS_ITERATIONS) -> None:
         problem.solve(**options)
 
 
-def _import_cvxpy() -> Any:
+def import_cvxpy() -> Any:
     """The module, or an error that says how to install it."""
     extra = "pip install 'kernelweave[sdp]'"
     return library("cvxpy", f"method='sdp' needs cvxpy; install it with: {extra}")

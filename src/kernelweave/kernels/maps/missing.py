@@ -199,8 +199,8 @@ class CompletedKernelMap(KernelMap):
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None."""
         rows, diagonal = self._there(rows), self._there(diagonal)
         seen = rows.observed[:, self.view_of]  # (m, p)
-        whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
-        if self.missing == "zero" or whole:
+        complete = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
+        if self.missing == "zero" or complete:
             yield from self._zero_filled(rows, seen, wanted, lengths, diagonal)
             return
         kept, mean, mean_length, active = {}, None, None, self.active

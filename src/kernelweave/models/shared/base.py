@@ -58,14 +58,14 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
     first_kernel,
+    integer,
     one_of,
     positive,
+    read_new_rows,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
-    split_blocks,
-    whole,
 )
 from kernelweave.models.shared.interactions import (
     choosing_products,
@@ -99,7 +99,6 @@ from kernelweave.views.columns import (
     is_dask,
     is_precomputed,
     labels_of,
-    validate_new,
 )
 from kernelweave.views.composition import (
     params_of_views,
@@ -126,7 +125,7 @@ PARAMETERS = {
         "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
-    "n_features": whole(1),
+    "n_features": integer(1),
     "cv": FOLDS,
     "scoring": SCORING,
 }
@@ -149,7 +148,7 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
     called: Callable[..., Any] = method
 
     @functools.wraps(method)
-    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         rng = before.get("random_state")
         draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None
@@ -162,7 +161,7 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
                 rng.set_state(draws)  # type: ignore[union-attr]
             raise
 
-    return cast("Callable[P, R]", whole)
+    return cast("Callable[P, R]", restoring)
 
 
 def fit_method(method: Callable[P, R]) -> Callable[P, R]:
@@ -172,21 +171,21 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     attributes are arrays of the library of X, wherever they were computed.
     """
     called = with_callbacks(method)
-    whole = method.__name__ != "partial_fit"
+    all_rows = method.__name__ != "partial_fit"
 
     @functools.wraps(method)
-    def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def checked_fit(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
         # First of all: X holds the column, which may be text that no view can take.
         y = args[0] if args else kwargs.get("y")
         refuse_name(X, y, type(self).__name__)
         refuse_own_target(self, X, y)
-        with few_threads(X if whole else None):
+        with few_threads(X if all_rows else None):
             fitted = called(self, X, *args, **kwargs)
         if self.device is not None:
             self._bring_home()
         return fitted
 
-    return cast("Callable[P, R]", all_or_nothing(calmly))
+    return cast("Callable[P, R]", all_or_nothing(checked_fit))
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -795,10 +794,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if is_precomputed(self.views):
             lacking = {"missing": missing, "trained": self.kernel_map_.seen}
             return read_kernels(self, X, reset=False, **lacking)[0]
-        views, fitted = self._views, self._positions
-        X, positions = validate_new(self, X, views, fitted, may_lack=missing)
-        widths = [len(columns) for columns in fitted]
-        return split_blocks(self, X, views, positions, self._like.dtype, widths)
+        return read_new_rows(self, X, self._views, self._positions, self._like)
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validated rows, in the form that ``kernel_map_`` projects."""
@@ -821,9 +817,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights(self) -> np.ndarray:
-        """Weights (p,) of the kernels, or those of each class (p, k)."""
-        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        return to_numpy(weights).T
+        """Weights (p,) of the kernels; (p, k) if each class has its own."""
+        return to_numpy(self.kernel_weights_)
 
     def _inner_products(self, X: Any, Z: Any) -> Array:
         """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""
@@ -834,8 +829,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _coef(self) -> Array:
         """Coefficients of explicit features, if there are any, or of training rows."""
-        coef = getattr(self, "feature_coef_", None)
-        return self.dual_coef_ if coef is None else coef
+        explicit = self.kernel_map_.source is None
+        return self.feature_coef_ if explicit else self.dual_coef_
 
     @property
     def _n_features_out(self) -> int:
@@ -847,12 +842,12 @@ def of_rows(method: Callable[P, R]) -> Callable[P, R]:
     called: Callable[..., Any] = method
 
     @functools.wraps(method)
-    def calmly(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        kernel_map = getattr(self, "kernel_map_", None)
-        with few_threads(X, None if kernel_map is None else kernel_map.row_size):
+    def with_few_threads(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        fitted = self.__sklearn_is_fitted__()
+        with few_threads(X, self.kernel_map_.row_size if fitted else None):
             return called(self, X, *args, **kwargs)
 
-    return cast("Callable[P, R]", calmly)
+    return cast("Callable[P, R]", with_few_threads)
 
 
 def lazily(method: Callable[P, R]) -> Callable[P, R]:
@@ -871,6 +866,14 @@ def lazily(method: Callable[P, R]) -> Callable[P, R]:
 def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
     """scikit-learn's ``available_if``, which keeps the type of the method."""
     return cast("Callable[[R], R]", available_if(condition))
+
+
+def decode(classes: np.ndarray, codes: Array) -> Array:
+    """Labels of class codes (m,), on the codes' device if labels are numbers."""
+    if classes.dtype.kind in "OUSb":
+        return classes[to_numpy(codes)]
+    xp = namespace(codes)
+    return xp.take(xp.asarray(classes, device=device(codes)), codes)
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):
@@ -894,14 +897,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
             In the namespace of X if labels are numbers, otherwise NumPy.
         """
         scores = self._class_scores(X)
-        return self._decode(namespace(scores).argmax(scores, axis=1))
-
-    def _decode(self, codes: Array) -> Array:
-        """Labels of class codes (m,), on the codes' device if labels are numbers."""
-        if self.classes_.dtype.kind in "OUSb":
-            return self.classes_[to_numpy(codes)]
-        xp = namespace(codes)
-        return xp.take(xp.asarray(self.classes_, device=device(codes)), codes)
+        return decode(self.classes_, namespace(scores).argmax(scores, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.

@@ -62,6 +62,7 @@ from kernelweave.views.columns import (
     some,
     split_views,
     validate_features,
+    validate_new,
     with_names,
 )
 from kernelweave.views.ids import check_row_order, is_gap
@@ -112,7 +113,7 @@ def positive(*words: str) -> Rule:
     return number("a finite number > 0", lambda v: np.isfinite(v) and v > 0, *words)
 
 
-def whole(lowest: int, optional: bool = False) -> Rule:
+def integer(lowest: int, optional: bool = False) -> Rule:
     """An integer of at least ``lowest``, or None if ``optional``."""
     text = f"an int >= {lowest}"
     rule = number(text, lambda v: isinstance(v, Integral) and int(v) >= lowest)
@@ -138,12 +139,12 @@ boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 #: Parameters that mean the same in every estimator that has them.
 COMMON = {
     "norm": number("a number >= 1", lambda v: v >= 1),
-    "n_components": whole(1, optional=True),
+    "n_components": integer(1, optional=True),
     "uncorrelated": boolean,
     "signed": boolean,
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
     "tol": positive(),
-    "max_iter": whole(1, optional=True),
+    "max_iter": integer(1, optional=True),
     "interactions": boolean,
     "centre": boolean,
     "scale": Rule("'trace' or None", lambda v: v is None or one_of("trace").allows(v)),
@@ -162,10 +163,10 @@ COMMON = {
         lambda v: (
             v is None
             or isinstance(v, np.random.RandomState)
-            or (whole(0).allows(v) and int(v) < 2**32)
+            or (integer(0).allows(v) and int(v) < 2**32)
         ),
     ),
-    "verbose": whole(0),
+    "verbose": integer(0),
 }
 
 
@@ -1273,6 +1274,20 @@ def split_blocks(
         else:
             blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
+
+
+def read_new_rows(
+    model: KernelModel,
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    like: Array,
+) -> ObservedViews:
+    """One block per view of new rows, with the views and columns of training rows."""
+    missing = model.missing != "error"
+    X, found = validate_new(model, X, views, positions, may_lack=missing)
+    widths = [len(columns) for columns in positions]
+    return split_blocks(model, X, views, found, like.dtype, widths)
 
 
 def _check_columns(model: KernelModel, view: View, block: Columns) -> np.ndarray:

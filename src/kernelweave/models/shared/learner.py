@@ -47,10 +47,10 @@ from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
+    integer,
     number,
     one_of,
     positive,
-    whole,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, KernelCriterion
@@ -107,10 +107,12 @@ class LearnerOptions:
 
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
-        """The parameters of a model, or their defaults where it has none."""
-        found = {one.name: getattr(model, one.name, None) for one in fields(cls)}
+        """The parameters of a model, or the defaults of those that are None."""
+        internal = ("progress", "near", "norms", "sampled")
+        names = [one.name for one in fields(cls) if one.name not in internal]
+        found = {name: getattr(model, name) for name in names}
         given = {name: value for name, value in found.items() if value is not None}
-        return cls(**given | {"progress": progress})
+        return cls(**given, progress=progress)
 
     @property
     def callback(self) -> Callback | None:
@@ -122,15 +124,15 @@ class LearnerOptions:
         """Whether a callback has asked to stop."""
         return self.progress is not None and self.progress.stopped
 
-    def for_folds(self, whole: Choice) -> LearnerOptions:
-        """Those for some of the rows, after the choice made on the ``whole``.
+    def for_folds(self, on_all: Choice) -> LearnerOptions:
+        """Those for some of the rows, after the choice made on all of them.
 
         The weights of a fold solve a convex problem, wherever the search for them
         starts. That for alpha finds the minimum of the fold's own error downhill from
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=whole.candidates, progress=None)
+        return replace(self, tol=tol, near=on_all.candidates, progress=None)
 
 
 @dataclass(frozen=True)
@@ -407,9 +409,9 @@ def search_norms(
         best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
     if compare and (len(found) < len(norms) or len(candidates) < len(NORM_GRID)):
-        told = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
+        remark = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
         assert best.certificate is not None
-        best = replace(best, certificate=best.certificate.with_remarks([told]))
+        best = replace(best, certificate=best.certificate.with_remarks([remark]))
     return replace(best, candidates=dict(sorted(candidates.items())))
 
 
@@ -691,7 +693,7 @@ def _is_splitter(value: Any) -> bool:
 #: What ``cv`` may be.
 FOLDS = Rule(
     "None, an int >= 2 or a scikit-learn splitter",
-    lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
+    lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
 )
 
 

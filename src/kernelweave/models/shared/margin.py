@@ -413,13 +413,14 @@ class MarginClassifier(KernelClassifier):
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _class_scores(self, X: Any) -> Array:
-        return self._of_classes(self._functions(X, "predict"))
+        return scores_of_classes(self._functions(X, "predict"))
 
-    def _of_classes(self, scores: Array) -> Array:
-        """One column per class, (m, k), from the decision functions (m, c)."""
-        if len(self.classes_) > 2:
-            return scores
-        return namespace(scores).concat([-scores, scores], axis=1)
+
+def scores_of_classes(scores: Array) -> Array:
+    """One column per class, (m, k), from (m, 1) for two classes, or (m, k)."""
+    if scores.shape[1] > 1:
+        return scores
+    return namespace(scores).concat([-scores, scores], axis=1)
 
 
 def _joint_certificate(parts: list[Certificate]) -> Certificate:

@@ -101,20 +101,20 @@ def read_features(
     whether there are ``products`` of kernels of different views, unless that is given.
     ``sizes`` of sample and chunks are those of :class:`Intake`.
     """
-    whole, design = not in_portions(X, y), None
-    if sample_weight is not None and not whole:
+    at_once, design = not in_portions(X, y), None
+    if sample_weight is not None and not at_once:
         raise ValueError(
             f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "
             "come in portions. Call partial_fit(X, y, sample_weight=...) for each "
             "portion, or give class_weight as a dict"
         )
-    if groups is not None and not whole:
+    if groups is not None and not at_once:
         raise _no_groups("rows come in portions")
     check_features(model, why)
     intake = Intake(model, why, products, **sizes)
     if is_dask(X):
         return _read_dask(intake, X, y)
-    if whole:
+    if at_once:
         X, y, weights, groups = read_row_design(model, X, y, sample_weight, groups)
         X = validate_features(intake.estimator, X, reset=True)
         y = intake.targets(X, y)

@@ -1,4 +1,4 @@
-"""The mixture exactly as Zhao et al. (2009) print it: in-sample EM, Eq. 26 weights."""
+"""What Zhao et al. (2009) print: in-sample EM, the weights of Eq. 26, Eq. 14."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
+from kernelweave.models.probabilistic_kda import ProbabilisticKDA
 from kernelweave.models.shared.base import Progress
 from kernelweave.models.shared.inputs import check_parameters, positive
 from kernelweave.solvers.mixture import truncated_responsibilities
@@ -37,6 +38,24 @@ posterior_weights`. The weights of a row sum to less than one, to an extent that
     total = np.sum(similarity, axis=1, keepdims=True)
     local = prior * similarity / np.where(total > 0, total, 1.0)
     return np.where(total > 0, local, prior)
+
+
+def printed_variance(model: ProbabilisticKDA, X: Any) -> np.ndarray:
+    """``lambda + g(x)' (G + G^2 / lambda)^-1 g(x)``, (m, k): Eq. 14.
+
+    It is multiplied by the amplitude, and ignores views that a row lacks. Far from the
+    training rows, where nothing is known, it tends to the noise, unlike the variance of
+    :meth:`ProbabilisticKDA.predict_distribution`.
+    """
+    rows, path = model._rows(X, "printed_variance"), model._path
+    cross = model.kernel_map_.cross(rows, to_numpy(model.kernel_weights_))  # (m, n)
+    values, noise = to_numpy(path.eigenvalues), to_numpy(model.noise_)
+    seen = values > path.smallest_alpha
+    scaled = path.design.scale(to_numpy(cross).T).T
+    squares = (scaled @ to_numpy(path.vectors)[:, seen]) ** 2
+    values = values[seen, None]
+    inverse = noise / (values * (values + noise))  # (r, k)
+    return (noise + squares @ inverse) * to_numpy(model.amplitude_)
 
 
 class PrintedPosteriorKDA(MixtureKDA):
