@@ -259,11 +259,13 @@ class Polyhedron:
         return cls(np.ones((1, m)), np.ones(1), below, below_to, limits)
 
     def inequalities(self) -> tuple[np.ndarray, np.ndarray]:
-        """All inequalities, limits included, as ``rows x <= room``."""
+        """All inequalities, finite limits included, as ``rows x <= room``."""
         one = np.eye(len(self.limits))
         rows = np.concatenate([self.below, one, -one])
         low, high = self.limits.T
-        return rows, np.concatenate([self.below_to, high, -low])
+        room = np.concatenate([self.below_to, high, -low])
+        limited = ~np.isposinf(room)
+        return rows[limited], room[limited]
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from kernelweave.criteria import Alignment
 from kernelweave.protocols import Criterion, Polyhedron, WeightSet
 from kernelweave.solvers import solve
 from kernelweave.weights import LpBall
-from kernelweave.weights.polyhedral import proven_minimum
+from kernelweave.weights.polyhedral import proven_minimum, with_finite_limits
 
 #: Distance between the proven and the reached end of a range that is close enough.
 RESOLUTION = 2e-3
@@ -256,11 +256,7 @@ def _outline(weight_set: Any, m: int) -> Polyhedron:
         if np.any(np.all(allowed.equal == 1.0, axis=1) & (allowed.equal_to == 1.0)):
             limits = np.minimum(allowed.limits, 1.0)  # a part of a sum of one
             allowed = replace(allowed, limits=limits)
-        if not np.all(np.isfinite(allowed.limits)):
-            raise ValueError(
-                f"ranges need finite limits of the weights in {weight_set!r}"
-            )
-        return allowed
+        return with_finite_limits(allowed, repr(weight_set))
     # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q). Criteria do not rise
     # along a ray, nor do shares change, so w may be on the sphere: sum_i w_i >= 1.
     power = 0.0 if np.isinf(weight_set.norm) else 1.0 / weight_set.norm
