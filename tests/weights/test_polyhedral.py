@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from kernelweave import Alignment, Fisher, Margin, solve
+from kernelweave import Alignment, Fisher, Margin, Simplex, solve
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Polyhedron, WeightSet
 from kernelweave.weights import CappedSimplex, PolyhedralSet
@@ -104,6 +104,11 @@ class Limited(PolyhedralSet):
         return "Limited"
 
 
+def some_kernels(rng):
+    """Five kernels over nine rows, centred, (5, 9, 9)."""
+    return center_and_scale(np.stack([np.outer(x, x) for x in rng.normal(size=(5, 9))]))
+
+
 @pytest.mark.parametrize("equal", [True, False])
 def test_other_constraints_may_stand_in_for_upper_limits(equal, rng):
     factors = rng.uniform(0.5, 2.0, size=5)
@@ -113,10 +118,8 @@ def test_other_constraints_may_stand_in_for_upper_limits(equal, rng):
     for scores in rng.normal(size=(5, 5)):
         expected = stated.support(scores)
         assert without.support(scores) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    stack = center_and_scale(
-        np.stack([np.outer(x, x) for x in rng.normal(size=(5, 9))])
-    )
-    criterion = Fisher(DenseBank(stack), np.linspace(-1, 1, 9)[:, None], 0.1)
+    target = np.linspace(-1.0, 1.0, 9)[:, None]
+    criterion = Fisher(DenseBank(some_kernels(rng)), target, 0.1)
     solutions = [solve(criterion, weight_set) for weight_set in (without, stated)]
     assert all(solution.converged for solution in solutions)
     assert solutions[0].value == pytest.approx(solutions[1].value, rel=1e-7)
@@ -204,6 +207,40 @@ def test_constraints_may_leave_no_room(how, rng):
         solution = solve(criterion, weight_set)
         assert solution.converged, solution.status
         assert solution.weights[0] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        Limited(np.ones(5), equal=False),
+        Limited(np.ones(5), equal=False, high=0.4),
+        Limited(np.full(5, 0.5), equal=True),
+        Limited(np.zeros(5), equal=False, high=[0.1, 0.2, 0.3, 0.4, 0.5]),
+    ],
+    ids=["sum <= 1", "sum <= 1 within a box", "sum = 2", "box"],
+)
+def test_alignment_depends_on_the_cone_only(allowed, rng):
+    criterion = Alignment(DenseBank(some_kernels(rng)), np.linspace(-1.0, 1.0, 9))
+    solution = solve(criterion, allowed)
+    assert solution.converged, solution.status
+    best = solve(criterion, Simplex())
+    assert solution.value == pytest.approx(best.value, rel=1e-7)
+
+
+def test_alignment_within_a_box_away_from_zero(rng):
+    """Over ``0.1 <= w_i <= 0.5`` no weight exceeds five times another."""
+    criterion = Alignment(DenseBank(some_kernels(rng)), np.linspace(-1.0, 1.0, 9))
+    ratios = np.concatenate(
+        [np.eye(5)[i] - 5.0 * np.delete(np.eye(5), i, 0) for i in range(5)]
+    )
+    cone = Budgets()
+    cone.polyhedron = lambda m: Polyhedron.sum_to_one(m, below=ratios)
+    solutions = [
+        solve(criterion, weight_set)
+        for weight_set in (Limited(np.zeros(5), equal=False, low=0.1, high=0.5), cone)
+    ]
+    assert all(solution.converged for solution in solutions)
+    assert solutions[0].value == pytest.approx(solutions[1].value, rel=1e-7)
 
 
 def test_caps_are_positive_numbers():

@@ -36,8 +36,8 @@ MAX_HALVINGS = 30
 NO_STEP = (
     "no step along the Newton direction keeps the combined kernel positive definite"
 )
-#: Least complementary product to aim for where there are slacks: those that tend to zero
-#: faster than the dual residual make the system for a step lose all its digits.
+#: Least complementary product to aim for where there are slacks: if they tend to zero
+#: faster than the dual residual, the system for a step loses all its digits.
 LEAST_PRODUCT = 1e-16
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
