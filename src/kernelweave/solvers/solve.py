@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -449,7 +450,8 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
 #: Share of a gap above which rounding explains it: it also enters a bound squared.
 MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
-#: iterations, nor for as many as it took to reach.
+#: iterations, nor for as many as it took to reach, unless the value fell in all of the
+#: last ones: a gap may rise for long before it shrinks, but noise goes up and down.
 PATIENCE = 25
 #: Beyond ``tol``, the gap must halve on the way to the aim within this share of the
 #: iterations that the method may take: at once for Newton's method, which does so as
@@ -684,7 +686,11 @@ def _iterate(
                 status = f"stopped at max_iter={limit}: "
                 status += "relative gap {gap:.1e}, not {tol:.0e}"
                 break
-            if best_row.gap < SMALL_GAP and idle >= max(PATIENCE, best_row.iteration):
+            if (
+                best_row.gap < SMALL_GAP
+                and idle >= max(PATIENCE, best_row.iteration)
+                and not _falls(trace.rows[-PATIENCE:])
+            ):
                 status = "stopped: rounding keeps the relative gap at {gap:.1e}"
                 break
     except FactorizationError as error:
@@ -700,6 +706,11 @@ def _iterate(
             raise
     assert best is not None
     return best, trace.rows, status, n_factorizations
+
+
+def _falls(rows: list[TraceRow]) -> bool:
+    """Whether every value is below the one before it."""
+    return all(after.value < before.value for before, after in pairwise(rows))
 
 
 #: The largest weight that counts as a zero of an interior method, where that is below
