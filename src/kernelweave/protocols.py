@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError, tensor_sum
+from kernelweave._array import Array, FactorizationError, eps, tensor_sum
 from kernelweave._tolerances import (
     FEW_ROWS,
     LIKE_IDENTITY,
@@ -397,6 +397,12 @@ class Criterion(Protocol):
     def n_weights(self) -> int:
         """The number m of weights; all but the last p belong to other terms."""
         return self.n_kernels
+
+    @property
+    def kernel_eps(self) -> float:
+        """Rounding unit of the kernels, those of ``self.bank`` if it has one."""
+        bank: Bank | None = getattr(self, "bank", None)
+        return float(np.finfo(np.float64).eps) if bank is None else eps(bank.like)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """All that a solver needs at ``weights`` (m,), from one factorisation."""
