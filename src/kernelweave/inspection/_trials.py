@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     fitted_model,
@@ -32,7 +32,7 @@ from kernelweave.inspection._rows import (
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length
-from kernelweave.models.shared.learner import shuffled_folds
+from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.columns import counted, is_precomputed
 
 Views = frozenset[str]
@@ -123,14 +123,18 @@ class Trials:
             self.loss_name += f" of y / {self.unit:.3g}"
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        classify = self.classes is not None
-        if isinstance(cv, int | np.integer):
-            cv = shuffled_folds(int(cv), classify, False, random_state)
-        else:
+        """As many folds as the ``cv`` of an estimator makes, or those given."""
+        classify, targets = self.classes is not None, self.y
+        asked = isinstance(cv, int | np.integer)
+        if not asked:
             cv = check_cv(cv, self.y, classifier=classify)
-        folds = list(cv.split(np.zeros(len(self.y)), self.y))
-        if len(folds) < 2:
-            raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
+        elif classify:
+            targets = np.unique(self.y, return_inverse=True)[1]
+        design = RowDesign(len(self.y))
+        folds = choose_splits(cv, targets, design, classify, random_state)
+        count = min(len(folds), cv) if asked else len(folds)
+        if count < 2:
+            raise ValueError(f"view_ablation needs at least 2 folds, got {count}")
         return folds
 
     def _spread(self) -> np.ndarray:

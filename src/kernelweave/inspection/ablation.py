@@ -85,7 +85,8 @@ def view_ablation(
     X, y : array-like
         The rows and targets; with ``views="precomputed"`` the (n, n, p) kernels.
     cv : int, cross-validation generator or iterable, default=5
-        Folds; an int means that many shuffled ones, stratified by class.
+        Folds; an int means that many shuffled ones, stratified by class, or as many as
+        the largest class has rows.
     cost : dict of str to float, default=None
         The positive cost of measuring each view; None counts each as 1.
     scoring : str or callable, default=None

@@ -714,7 +714,11 @@ Fit = Callable[[KernelBank, np.ndarray, RowDesign], Fitted]
 
 
 def choose_splits(
-    cv: Any, targets: np.ndarray, design: RowDesign, classify: bool
+    cv: Any,
+    targets: np.ndarray,
+    design: RowDesign,
+    classify: bool,
+    random_state: Any = 0,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows to learn from and those held out, for each fold.
 
@@ -742,7 +746,7 @@ def choose_splits(
         if np.max(counts) < 2:
             return []  # no class can be both learned and held out
         n_folds = max(2, min(n_folds, int(np.max(counts))))
-    splitter = shuffled_folds(n_folds, classify, groups is not None, 0)
+    splitter = shuffled_folds(n_folds, classify, groups is not None, random_state)
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
         few = "The (least populated class in y|number of unique classes) "
         warnings.filterwarnings("ignore", few)
