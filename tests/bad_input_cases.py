@@ -137,9 +137,9 @@ def params(**given: Any) -> Change:
     return lambda p: p.params.update(given)
 
 
-def kernel(spec: Any) -> Change:
+def kernel(spec: Any, **others: Any) -> Change:
     """The kernel of the view "right"."""
-    return params(views=[VIEWS[0], ("right", spec, [3, 4, 5])])
+    return params(views=[VIEWS[0], ("right", spec, [3, 4, 5])], **others)
 
 
 def columns(spec: Any) -> Change:
@@ -1229,6 +1229,14 @@ add(
     "smallest eigenvalue is -",
     "right: dented",
     "psd='clip'",
+)
+add(
+    "a function that is not positive semidefinite, with explicit features",
+    kernel(dented, features="nystroem"),
+    "is not positive semidefinite on 12 of the rows",
+    "right: dented",
+    "psd='trust'",
+    streams,
 )
 
 # --------------------------------------------------------------------------------------

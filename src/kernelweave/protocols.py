@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError, tensor_sum
+from kernelweave._array import Array, FactorizationError, eps, tensor_sum
 from kernelweave._tolerances import (
     FEW_ROWS,
     LIKE_IDENTITY,
@@ -95,9 +95,12 @@ class Bank(Protocol):
     """Kernels ``G_1, ..., G_p`` over n rows, accessed through their products.
 
     Criteria, weight sets and solvers use the kernels through these methods only, so a
-    bank may store matrices or features, or recompute its kernels on every use.
-    :class:`~kernelweave.kernels.banks.dense.KernelBank` derives all the methods from
-    ``kernel(i)``.
+    bank may store matrices or features, or recompute its kernels on every use. Four
+    products are essential: ``combine``, ``apply``, ``quad`` and ``restrict``. All the
+    others say what the kernels are like, and
+    :class:`~kernelweave.kernels.banks.dense.KernelBank` derives every method from
+    ``kernel(i)``. Estimators need a :class:`RowBank` or, for features, a
+    :class:`FeatureProducts`.
 
     Attributes
     ----------
@@ -173,6 +176,77 @@ class Bank(Protocol):
 
     def subset(self, kernels: np.ndarray) -> Bank:
         """The kernels with these indices."""
+
+
+class RowBank(Bank, Protocol):
+    """A bank that an estimator can be fitted to, and to parts of whose rows.
+
+    Attributes
+    ----------
+    held_as : str
+        What the memory of the bank holds: "kernels", "features" or, "on the fly", rows.
+    """
+
+    held_as: str
+
+    def subset(self, kernels: np.ndarray) -> RowBank:
+        """The kernels with these indices."""
+
+    def space_of_fold(self, n: int) -> Array | None:
+        """Memory for the kernels of n rows in :meth:`fold`, if they take any."""
+
+    def fold(
+        self,
+        train: np.ndarray,
+        test: np.ndarray,
+        row_weights: np.ndarray | None,
+        space: Array | None,
+    ) -> FoldKernels:
+        """Kernels of the rows ``train``, as if there were no others, and of ``test``.
+
+        Parameters
+        ----------
+        train, test : ndarray of int
+            Numbers of rows.
+        row_weights : ndarray of shape (n,) or None
+            By whose roots the rows and columns of the kernels were multiplied.
+        space : array or None
+            From :meth:`space_of_fold`.
+        """
+
+
+class FoldKernels(Protocol):
+    """Kernels of some rows, centred and scaled without the others.
+
+    Attributes
+    ----------
+    active : list of int
+        Kernels that vary over these rows.
+    """
+
+    active: list[int]
+
+    @property
+    def bank(self) -> RowBank:
+        """Those kernels, of which there must be one."""
+
+    def cross(self, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
+
+
+class FeatureProducts(Bank, Protocol):
+    """A bank of kernels ``G_i = Z_i Z_i'`` whose features can be combined."""
+
+    def per_feature(self, values: np.ndarray) -> np.ndarray:
+        """The value of its kernel for each feature, (D,), from ``values`` (p,)."""
+
+    def feature_coef(
+        self, coef: Array, weights: np.ndarray, scales: np.ndarray
+    ) -> np.ndarray:
+        """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling."""
+
+    def feature_gram(self, weights: np.ndarray) -> np.ndarray:
+        """``sqrt(w_i w_j) Z_i'Z_j`` of kernels with weight, (D_used, D_used)."""
 
 
 @dataclass(frozen=True)
@@ -259,11 +333,13 @@ class Polyhedron:
         return cls(np.ones((1, m)), np.ones(1), below, below_to, limits)
 
     def inequalities(self) -> tuple[np.ndarray, np.ndarray]:
-        """All inequalities, limits included, as ``rows x <= room``."""
+        """All inequalities, finite limits included, as ``rows x <= room``."""
         one = np.eye(len(self.limits))
         rows = np.concatenate([self.below, one, -one])
         low, high = self.limits.T
-        return rows, np.concatenate([self.below_to, high, -low])
+        room = np.concatenate([self.below_to, high, -low])
+        limited = ~np.isposinf(room)
+        return rows[limited], room[limited]
 
 
 @runtime_checkable
@@ -395,6 +471,12 @@ class Criterion(Protocol):
     def n_weights(self) -> int:
         """The number m of weights; all but the last p belong to other terms."""
         return self.n_kernels
+
+    @property
+    def kernel_eps(self) -> float:
+        """Rounding unit of the kernels, those of ``self.bank`` if it has one."""
+        bank: Bank | None = getattr(self, "bank", None)
+        return float(np.finfo(np.float64).eps) if bank is None else eps(bank.like)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """All that a solver needs at ``weights`` (m,), from one factorisation."""

@@ -32,6 +32,7 @@ from kernelweave import (
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import AblationDisplay, view_ablation
 from kernelweave.inspection._rows import observed_views
+from kernelweave.inspection._trials import Trials
 from kernelweave.inspection.ablation import _is_hopeless
 
 VIEWS = [
@@ -237,6 +238,22 @@ def test_a_fold_in_which_no_row_has_a_view(rng):
     folds = PredefinedSplit(np.arange(30) // 10)
     junk = view_ablation(model, X, y, cv=folds).views[2]
     assert np.isfinite(junk["loss_alone"])
+
+
+@pytest.mark.one_seed
+def test_folds_are_those_of_estimators(rng):
+    """A class may have fewer rows than there are folds; too many rows are refused."""
+    X, y = make_data(rng, n=12)
+    y = np.where(np.arange(12) < 3, "few", "many")
+    model = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X, y)
+    trials = Trials(model, X, y, 5, None, None, 0)
+    assert [len(test) for _, test in trials.folds] == [3, 3, 2, 2, 2]
+    pairs = Trials(model, X[:6], y[:6], 5, None, None, 0)
+    assert len(pairs.folds) == 3
+    with pytest.raises(ValueError, match=r"cv names row 19, .* there are 12 rows"):
+        Trials(model, X, y, PredefinedSplit(np.arange(20) // 10), None, None, 0)
+    with pytest.raises(ValueError, match="cv must be an int >= 2; got 1"):
+        Trials(model, X, y, 1, None, None, 0)
 
 
 @pytest.mark.one_seed

@@ -238,3 +238,17 @@ def test_few_linear_programs_are_needed(rng, monkeypatch):
     )
     assert all(row["attained"] for row in weight_ranges(model, X, y))
     assert len(programs) < 117  # measured: 99
+
+
+#: LpBall by another name.
+Foreign = type("Foreign", LpBall.__bases__, dict(vars(LpBall)))
+
+
+def test_a_ball_of_any_class_is_a_ball(bank_and_signs):
+    """Its constraints on powers of the weights were once read as those on weights."""
+    criterion = Fisher(*bank_and_signs, 1.0)
+    ends = [
+        LevelSet(criterion, weight_set, 0.01).extreme(np.eye(3)[0], 1.0)
+        for weight_set in (Foreign(2), LpBall(2))
+    ]
+    assert ends[0] == ends[1]

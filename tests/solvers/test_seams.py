@@ -306,3 +306,23 @@ def test_a_method_says_itself_whether_precisions_lead_to_the_same_point():
     own = Method("newton", ours.run, 60, ours.needs, ours.set_needs)
     assert _note_gap(single, ours, 1e-7) == ()
     assert "relative gap of 1e-07" in _note_gap(single, own, 1e-7)[0]
+
+
+class Plain(Criterion):
+    """Fisher's criterion, as a class written after the recipe would state it."""
+
+    offers, n_kernels = frozenset({"hessian"}), P
+
+    def __init__(self, fisher):
+        self.bank, self.evaluate = fisher.bank, fisher.evaluate
+        self.certificate_terms = fisher.certificate_terms
+
+
+def test_every_criterion_on_float32_kernels_says_so():
+    single = DenseBank(bank().stack.astype(np.float32))
+    found = [
+        solve(criterion, Simplex(), max_iter=3)
+        for criterion in (Fisher(single, SIGNS, 0.5), Plain(Fisher(single, SIGNS, 0.5)))
+    ]
+    for solution in found:
+        assert any("pass the rows in float64" in note for note in solution.remarks)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.protocols import Iterate, Method
 from kernelweave.solvers import Solution, solve
 from kernelweave.weights import CappedSimplex, LpBall, Simplex, Uniform
 
@@ -127,6 +130,24 @@ def test_the_callback_can_stop(small_problem):
     assert solution.n_iter == 3
     assert not solution.converged
     assert "stopped by the callback" in solution.status
+
+
+@pytest.mark.parametrize(("fall", "ended"), [(1e-6, 100), (0.0, 36)])
+def test_a_gap_may_rise_while_the_value_falls(small_problem, fall, ended):
+    """Not rounding: the block update stopped at 2e-4 on its way to 1e-8."""
+    criterion = small_problem(1e-2)
+    gaps = np.concatenate([np.geomspace(1.0, 1e-4, 11), np.full(89, 1e-3)])
+
+    def scripted(criterion, weight_set):
+        at = weight_set.start(criterion.n_weights)
+        first = Iterate.at(at, criterion.evaluate(at, hessian=False))
+        for i, gap in enumerate(gaps):
+            value = 1.0 - fall * i
+            yield replace(first, value=value, lower_bound=(1.0 - gap) * value)
+
+    found = solve(criterion, Simplex(), Method("scripted", scripted, 1000))
+    assert found.n_iter == ended
+    assert ("rounding" in found.status) == (fall == 0.0)
 
 
 def test_every_factorization_is_counted(small_problem):

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from kernelweave import Alignment, Fisher, Margin, solve
+from kernelweave import Alignment, Fisher, Margin, Simplex, solve
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Polyhedron, WeightSet
 from kernelweave.weights import CappedSimplex, PolyhedralSet
@@ -87,6 +87,55 @@ def test_violation_names_what_is_wrong(weight_set):
     assert np.isnan(weight_set.violation(start * np.nan))
 
 
+class Limited(PolyhedralSet):
+    """``sum_i a_i w_i = 1`` or ``<= 1``, within limits."""
+
+    def __init__(self, factors, equal=True, low=0.0, high=np.inf):
+        self.factors, self.equal = np.atleast_2d(factors), equal
+        self.limits = np.empty((self.factors.shape[1], 2))
+        self.limits[:, 0], self.limits[:, 1] = low, high
+
+    def polyhedron(self, m):
+        none, rows = (np.zeros((0, m)), np.zeros(0)), (self.factors, np.ones(1))
+        parts = (*rows, *none) if self.equal else (*none, *rows)
+        return Polyhedron(*parts, self.limits)
+
+    def __repr__(self):
+        return "Limited"
+
+
+def some_kernels(rng):
+    """Five kernels over nine rows, centred, (5, 9, 9)."""
+    return center_and_scale(np.stack([np.outer(x, x) for x in rng.normal(size=(5, 9))]))
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_other_constraints_may_stand_in_for_upper_limits(equal, rng):
+    factors = rng.uniform(0.5, 2.0, size=5)
+    without, stated = (
+        Limited(factors, equal, high=high) for high in (np.inf, 1.0 / factors)
+    )
+    for scores in rng.normal(size=(5, 5)):
+        expected = stated.support(scores)
+        assert without.support(scores) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    target = np.linspace(-1.0, 1.0, 9)[:, None]
+    criterion = Fisher(DenseBank(some_kernels(rng)), target, 0.1)
+    solutions = [solve(criterion, weight_set) for weight_set in (without, stated)]
+    assert all(solution.converged for solution in solutions)
+    assert solutions[0].value == pytest.approx(solutions[1].value, rel=1e-7)
+
+
+def test_limits_that_cannot_be_are_named():
+    with pytest.raises(ValueError, match=r"Limited: weight 1 has no upper limit, and"):
+        Limited([1.0, 0.0, 1.0]).start(3)
+    with pytest.raises(ValueError, match=r"weight 0 has no upper limit"):
+        Limited([1.0, -1.0]).support(np.ones(2))
+    with pytest.raises(ValueError, match=r"no 2 weights satisfy all .* of Limited"):
+        Limited([-1.0, -1.0]).support(np.ones(2))
+    with pytest.raises(ValueError, match=r"Limited: weight 1 has the lower limit -0.5"):
+        Limited([1.0, 1.0], low=[0.0, -0.5]).is_point(2)
+
+
 def test_weights_are_capped_in_proportion():
     """``min(cap, t w)``: weights below their caps keep their ratios."""
     found = CappedSimplex(0.4).scale(np.array([8.0, 1.0, 2.0, 0.0]))
@@ -158,10 +207,43 @@ def test_constraints_may_leave_no_room(how, rng):
         solution = solve(criterion, weight_set)
         assert solution.converged, solution.status
         assert solution.weights[0] == pytest.approx(0.2)
-    unlimited = Budgets()
-    unlimited.polyhedron = lambda m: Polyhedron.sum_to_one(m, high=np.inf)
-    with pytest.raises(ValueError, match=r"Budgets\(\): weight 0 has the limits"):
-        unlimited.support(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        Limited(np.ones(5), equal=False),
+        Limited(np.ones(5), equal=False, high=0.4),
+        Limited(np.full(5, 0.5), equal=True),
+        Limited(np.zeros(5), equal=False, high=[0.1, 0.2, 0.3, 0.4, 0.5]),
+    ],
+    ids=["sum <= 1", "sum <= 1 within a box", "sum = 2", "box"],
+)
+def test_alignment_depends_on_the_cone_only(allowed, rng):
+    criterion = Alignment(DenseBank(some_kernels(rng)), np.linspace(-1.0, 1.0, 9))
+    solution = solve(criterion, allowed)
+    assert solution.converged, solution.status
+    best = solve(criterion, Simplex())
+    assert solution.value == pytest.approx(best.value, rel=1e-7)
+
+
+def test_alignment_within_a_box_away_from_zero(rng):
+    """Over ``0.1 <= w_i <= 0.5`` no weight exceeds five times another."""
+    criterion = Alignment(DenseBank(some_kernels(rng)), np.linspace(-1.0, 1.0, 9))
+    ratios = np.concatenate(
+        [np.eye(5)[i] - 5.0 * np.delete(np.eye(5), i, 0) for i in range(5)]
+    )
+    cone = Budgets()
+    cone.polyhedron = lambda m: Polyhedron.sum_to_one(m, below=ratios)
+    solutions = [
+        solve(criterion, weight_set)
+        for weight_set in (Limited(np.zeros(5), equal=False, low=0.1, high=0.5), cone)
+    ]
+    assert all(solution.converged for solution in solutions)
+    assert solutions[0].value == pytest.approx(solutions[1].value, rel=1e-7)
+
+
+def test_caps_are_positive_numbers():
     for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
         with pytest.raises(ValueError, match="cap must be a number > 0"):
             CappedSimplex(cap)

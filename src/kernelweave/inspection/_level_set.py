@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave._tolerances import ALLOWED_VIOLATION, NO_KERNEL
-from kernelweave.criteria import Alignment
-from kernelweave.protocols import Criterion, Polyhedron, WeightSet
+from kernelweave.protocols import (
+    Criterion,
+    LinearSet,
+    Polyhedron,
+    WeightSet,
+)
 from kernelweave.solvers import solve
-from kernelweave.weights import LpBall
-from kernelweave.weights.polyhedral import proven_minimum
+from kernelweave.weights.polyhedral import proven_minimum, with_finite_limits
 
 #: Distance between the proven and the reached end of a range that is close enough.
 RESOLUTION = 2e-3
@@ -56,10 +59,11 @@ class LevelSet:
         self.optimum = solution.value
         self.level = solution.value + within * abs(solution.value)
         self.room = self.level - self.optimum or 1.0
-        kind = _alignment_bound if isinstance(criterion, Alignment) else _dual_bound
+        kind = _alignment_bound if "cosines" in criterion.offers else _dual_bound
         self._bound = partial(kind, criterion, self.level)
-        self.ball = isinstance(weight_set, LpBall)
-        self.base = _outline(weight_set, self.m)
+        linear = cast(LinearSet, weight_set)
+        self.power = linear.power  # 1, or the norm of a ball
+        self.base = _outline(linear, self.m)
         # a'w <= b for all w within the level
         self.cuts: dict[bytes, tuple[np.ndarray, float]] = {}
         self._known: dict[bytes, tuple[float, np.ndarray, float]] = {}
@@ -130,16 +134,15 @@ class LevelSet:
     def _into_set(self, weights: np.ndarray) -> np.ndarray:
         """Weights in the set up to rounding or, for a ball, on the sphere: no worse."""
         weights = np.maximum(weights, 0.0)
-        if not self.ball:
+        if self.power == 1:
             return (
                 weights
                 if self.set.violation(weights) <= ALLOWED_VIOLATION
                 else self.best
             )
-        norm = self.set.norm  # type: ignore[attr-defined]
-        size = float(np.linalg.norm(weights, norm))
+        size = float(np.linalg.norm(weights, self.power))
         if size > 1.0:  # the tangent of the ball there
-            self._cut((weights / size) ** (norm - 1.0), 1.0)
+            self._cut((weights / size) ** (self.power - 1.0), 1.0)
         return weights / size
 
     def _last_inside(
@@ -212,7 +215,7 @@ class LevelSet:
     def _largest_scale(self) -> float:
         """The largest ``1 / sum_kernels w``; infinite if no kernel is needed."""
         ones = np.all(self.base.equal == 1.0, axis=1) & (self.base.equal_to == 1.0)
-        if self.first == 0 and (self.ball or np.any(ones)):
+        if self.first == 0 and (self.power != 1 or np.any(ones)):
             return 1.0  # the kernel weights sum to 1 or, on a sphere, to more
         proven = 0.0
         for _ in range(MAX_PROGRAMS):
@@ -252,24 +255,21 @@ def _alignment_bound(
     row = -level * moved / size * norms - criterion.cosines * norms
     # Without any alignment the level excludes nothing.
     limit = 0.0 if level < 0 else np.inf
-    return -criterion.alignment(weights), row, limit
+    upper = criterion.certificate_terms(weights, weights, weights).upper
+    return upper, row, limit
 
 
-def _outline(weight_set: Any, m: int) -> Polyhedron:
+def _outline(weight_set: LinearSet, m: int) -> Polyhedron:
     """Linear constraints on w that contain the set: exact unless it is a ball."""
-    if not isinstance(weight_set, LpBall):
+    if weight_set.power == 1:
         allowed: Polyhedron = weight_set.polyhedron(m)
         if np.any(np.all(allowed.equal == 1.0, axis=1) & (allowed.equal_to == 1.0)):
             limits = np.minimum(allowed.limits, 1.0)  # a part of a sum of one
             allowed = replace(allowed, limits=limits)
-        if not np.all(np.isfinite(allowed.limits)):
-            raise ValueError(
-                f"ranges need finite limits of the weights in {weight_set!r}"
-            )
-        return allowed
+        return with_finite_limits(allowed, repr(weight_set))
     # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q). Criteria do not rise
     # along a ray, nor do shares change, so w may be on the sphere: sum_i w_i >= 1.
-    power = 0.0 if np.isinf(weight_set.norm) else 1.0 / weight_set.norm
+    power = 0.0 if np.isinf(weight_set.power) else 1.0 / weight_set.power
     return Polyhedron(
         np.zeros((0, m)),
         np.zeros(0),

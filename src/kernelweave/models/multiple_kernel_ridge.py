@@ -19,7 +19,6 @@ from kernelweave._array import (
 from kernelweave._sklearn import RegressorMixin
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,
@@ -42,6 +41,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
+from kernelweave.protocols import Bank
 from kernelweave.views.columns import is_precomputed
 
 
@@ -324,7 +324,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _pose(
         self,
         measure: Measure | None,
-        bank: DenseBank,
+        bank: Bank,
         outputs: np.ndarray,
         design: RowDesign,
     ) -> _OutputTask:

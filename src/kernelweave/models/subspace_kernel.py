@@ -15,7 +15,6 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,
@@ -45,6 +44,7 @@ from kernelweave.models.shared.learner import (
     Task,
     choose_weights,
 )
+from kernelweave.protocols import Bank
 from kernelweave.solvers.local.subspace import (
     AlignmentResult,
     align_subspace,
@@ -305,7 +305,7 @@ callable, default="normalized"
                 )
 
     def _choose(
-        self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
+        self, bank: Bank, target: Array, design: RowDesign, progress: Progress
     ) -> tuple[Choice, float]:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
         options = LearnerOptions.of(self, progress)

@@ -19,7 +19,6 @@ from kernelweave.fits.subspace import (
     label_factor,
     turn_of_axes,
 )
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     Missing,
     Progress,
@@ -36,7 +35,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.protocols import relative_gap
+from kernelweave.protocols import Bank, relative_gap
 from kernelweave.solvers.local.subspace import (
     JointSolution,
     PlainSubspaceMargin,
@@ -296,7 +295,7 @@ class SubspaceKernelSVC(
             )
 
     def _settle(
-        self, bank: DenseBank, codes: np.ndarray, n_classes: int, design: RowDesign
+        self, bank: Bank, codes: np.ndarray, n_classes: int, design: RowDesign
     ) -> tuple[float, float]:
         """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
 

@@ -86,12 +86,12 @@ def aligned_cuts(
     # No cosine is larger than 1.
     best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
-        rows = _cone_rows(weight_set.polyhedron(len(start)))
+        rows, gauge = _cone(weight_set.polyhedron(len(start)))
         flat = rows / (units / largest)  # keeps squares in range
         for inverse, goal in parts:
             half = _nearest(flat @ inverse.T, goal)  # A R^+
             point = inverse.T @ half / units
-            total, candidate = float(np.sum(point)), -float(np.linalg.norm(half))
+            total, candidate = np.max(gauge @ point), -float(np.linalg.norm(half))
             if len(parts) > 1:  # each bound is that of another S
                 terms = criterion.certificate_terms(start, point, point)
                 candidate = terms.bound(weight_set)
@@ -119,18 +119,27 @@ def _nearest(halves: np.ndarray, goal: np.ndarray) -> np.ndarray:
     return np.asarray(goal + cone_multipliers(halves, -goal) @ halves)
 
 
-def _cone_rows(allowed: Polyhedron) -> np.ndarray:
-    """Rows a with ``a'w >= 0`` on the cone over a polyhedron in ``sum_i w_i = 1``.
+def _cone(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
+    """Rows a with ``a'w >= 0`` on the cone over a bounded polyhedron, and its gauge.
 
-    A right-hand side becomes the corresponding multiple of the sum.
+    The cone holds all w with ``A w = t b`` and ``C w <= t d`` for some t > 0. If b is
+    not zero, an equation determines t. Otherwise inequalities bound t, from below where
+    d > 0 and from above where d < 0: no lower bound may exceed an upper one. In either
+    case ``w / t`` is in the polyhedron for ``t = max(gauge w)``.
     """
-    equal = allowed.equal - allowed.equal_to[:, None]
-    bounded = np.all(np.isfinite(allowed.limits))
-    if not (bounded and np.any(np.all(allowed.equal == 1.0, axis=1))):
-        raise ValueError("alignment needs weights that sum to 1, with finite limits")
     below, room = allowed.inequalities()
-    rows = np.concatenate([room[:, None] - below, equal, -equal])
-    return rows[np.any(rows != 0.0, axis=1)]
+    first = int(np.argmax(np.abs(allowed.equal_to))) if len(allowed.equal) else 0
+    if np.any(allowed.equal_to):
+        gauge = allowed.equal[[first]] / allowed.equal_to[first]
+        equal = allowed.equal - allowed.equal_to[:, None] * gauge
+        held = room[:, None] * gauge - below
+    else:
+        gauge, equal = below[room > 0.0] / room[room > 0.0, None], allowed.equal
+        most = below[room < 0.0] / room[room < 0.0, None]
+        pairs = np.reshape(most[:, None] - gauge, (-1, below.shape[1]))
+        held = np.concatenate([-below[room == 0.0], pairs])
+    rows = np.concatenate([held, equal, -equal])
+    return rows[np.any(rows != 0.0, axis=1)], gauge
 
 
 def _least_squares(

@@ -37,6 +37,9 @@ MAX_HALVINGS = 30
 NO_STEP = (
     "no step along the Newton direction keeps the combined kernel positive definite"
 )
+#: Least complementary product to aim for where there are slacks: if they tend to zero
+#: faster than the dual residual, the system for a step loses all its digits.
+LEAST_PRODUCT = 1e-16
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
 #: For q > 1, a step keeps this share of the weight that the current scores call for; a
@@ -153,7 +156,7 @@ def newton(
                 yield from _finish(problem, x, state, gaps[-1])
             may_finish = False
         system = _System(problem, gradient, hessian, x, z, nu)
-        predictor, mu = predict(system)
+        predictor, mu = predict(system, LEAST_PRODUCT if len(problem.below) else 0.0)
         step = system.solve(mu, predictor)
         primal, dual = system.lengths(step, TO_BOUNDARY)
         floor = np.full(len(weights), TINY)

@@ -381,7 +381,6 @@ def _allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
         return [cp.pnorm(weights, weight_set.power) <= 1]
     allowed = weight_set.polyhedron(m)
     rows, room = allowed.inequalities()
-    rows, room = rows[np.isfinite(room)], room[np.isfinite(room)]
     return [allowed.equal @ weights == allowed.equal_to, rows @ weights <= room]
 
 

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from kernelweave._array import Array, FactorizationError, eps, namespace
+from kernelweave._array import Array, FactorizationError, namespace
 from kernelweave._tolerances import (
     ALLOWED_VIOLATION,
     FLOAT32_TOL,
@@ -27,7 +28,6 @@ from kernelweave.protocols import (
     Criterion,
     InfeasibleError,
     Iterate,
-    KernelCriterion,
     Method,
     WeightSet,
     has_cuts,
@@ -449,7 +449,8 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
 #: Share of a gap above which rounding explains it: it also enters a bound squared.
 MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
-#: iterations, nor for as many as it took to reach.
+#: iterations, nor for as many as it took to reach, unless the value fell in all of the
+#: last ones: a gap may rise for long before it shrinks, but noise goes up and down.
 PATIENCE = 25
 #: Beyond ``tol``, the gap must halve on the way to the aim within this share of the
 #: iterations that the method may take: at once for Newton's method, which does so as
@@ -600,7 +601,7 @@ PER_ROOT_OF_GAP = 10.0
 CLOSER = 5.0
 
 
-def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
+def _note_gap(criterion: Criterion, method: Method, gap: float) -> tuple[str, ...]:
     """How far functions may be from those of float64, where a solver stops at a gap.
 
     Gaps up to 3e-7 are small enough for a method that leads to about the same point in
@@ -617,14 +618,13 @@ def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
     )
 
 
-def _is_single(criterion: Any) -> bool:
-    """Whether kernels are in float32; other criteria have densities, in float64."""
-    kernels = isinstance(criterion, KernelCriterion)
-    return kernels and bool(eps(criterion.bank.like) > np.finfo(np.float64).eps)
+def _is_single(criterion: Criterion) -> bool:
+    """Whether kernels are in float32."""
+    return criterion.kernel_eps > float(np.finfo(np.float64).eps)
 
 
 def _explained(
-    criterion: Any, status: str, gap: float, rounding: float, zero: bool
+    criterion: Criterion, status: str, gap: float, rounding: float, zero: bool
 ) -> str:
     """The reason for stopping, or rounding if it explains the gap better.
 
@@ -686,7 +686,8 @@ def _iterate(
                 status = f"stopped at max_iter={limit}: "
                 status += "relative gap {gap:.1e}, not {tol:.0e}"
                 break
-            if best_row.gap < SMALL_GAP and idle >= max(PATIENCE, best_row.iteration):
+            stalled = idle >= max(PATIENCE, best_row.iteration)
+            if best_row.gap < SMALL_GAP and stalled and not _falls(trace.rows):
                 status = "stopped: rounding keeps the relative gap at {gap:.1e}"
                 break
     except FactorizationError as error:
@@ -702,6 +703,12 @@ def _iterate(
             raise
     assert best is not None
     return best, trace.rows, status, n_factorizations
+
+
+def _falls(rows: list[TraceRow]) -> bool:
+    """Whether each of the last values is below the one before it."""
+    last = rows[-PATIENCE:]
+    return all(after.value < before.value for before, after in pairwise(last))
 
 
 #: The largest weight that counts as a zero of an interior method, where that is below

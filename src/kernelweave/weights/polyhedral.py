@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import linprog
@@ -96,26 +97,74 @@ def without_flat(allowed: Polyhedron, inside: np.ndarray) -> Polyhedron:
     Those that leave none at ``inside`` (m,), a point in the relative interior, leave
     none anywhere: they become equations.
     """
-    m = len(inside)
+
+    def is_flat(rows: np.ndarray, room: np.ndarray) -> np.ndarray:
+        return room - rows @ inside <= LP_TOLERANCE * np.linalg.norm(rows, axis=1)
+
     rows, room = allowed.inequalities()
-    flat = room - rows @ inside <= LP_TOLERANCE * np.linalg.norm(rows, axis=1)
+    flat, roomy = is_flat(rows, room), ~is_flat(allowed.below, allowed.below_to)
     equal = np.concatenate([allowed.equal, rows[flat]])
     u, sizes, basis = np.linalg.svd(equal, full_matrices=False)
     use = sizes > NO_ROOM * np.max(sizes, initial=0.0)
     equal_to = u.T @ np.append(allowed.equal_to, room[flat])
-    r, limits = len(allowed.below), allowed.limits.copy()
-    limits[flat[r : r + m] | flat[r + m :]] = 0.0, np.inf
+    limits, left = allowed.limits.copy(), np.abs(allowed.limits - inside[:, None])
+    limits[np.min(left, axis=1) <= LP_TOLERANCE] = 0.0, np.inf
     return Polyhedron(
         basis[use],
         equal_to[use] / sizes[use],
-        allowed.below[~flat[:r]],
-        allowed.below_to[~flat[:r]],
+        allowed.below[roomy],
+        allowed.below_to[roomy],
         limits,
     )
 
 
+def with_finite_limits(allowed: Polyhedron, name: str) -> Polyhedron:
+    """The same polyhedron, with the upper limits that its other constraints imply.
+
+    For multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the sum S of the
+    weights without limits is at most ``<y, d> + <z, b> - <rest, x>`` where ``rest`` is
+    ``C'y + A'z``, less 1 for each of them. Their entries of it are >= 0, or by rounding
+    at least -e, which adds up to e S.
+
+    Raises
+    ------
+    ValueError
+        If there is no such x, or nothing bounds a weight; ``name`` is that of the set.
+    """
+    low, high = allowed.limits.T
+    free = np.isposinf(high)
+    if not np.any(free):
+        return allowed
+    answer = linear_program(-free.astype(np.float64), allowed)
+    if answer is None:
+        raise _without_maximum(allowed, free, name)
+    _, prices, equal_prices = answer
+    rest = allowed.below.T @ prices + allowed.equal.T @ equal_prices - free
+    known = np.where(free[:, None], 0.0, allowed.limits)
+    most = prices @ allowed.below_to + equal_prices @ allowed.equal_to
+    most -= np.sum(np.min(rest[:, None] * known, axis=1))
+    implied = most / (1.0 - max(0.0, -float(np.min(rest[free]))))
+    return replace(
+        allowed, limits=np.column_stack([low, np.where(free, implied, high)])
+    )
+
+
+def _without_maximum(allowed: Polyhedron, free: np.ndarray, name: str) -> ValueError:
+    """Why the sum of the ``free`` weights, a mask (m,), has no maximum."""
+    m = len(free)
+    if linear_program(np.zeros(m), allowed) is None:
+        return ValueError(f"no {m} weights satisfy all constraints of {name}")
+    costs = -np.eye(m)[free]
+    endless = [linear_program(cost, allowed) is None for cost in costs]
+    i = int(np.flatnonzero(free)[np.argmax(endless)])
+    return ValueError(
+        f"{name}: weight {i} has no upper limit, and no other constraint bounds it; "
+        "state a finite limit"
+    )
+
+
 class PolyhedralSet(WeightSet):
-    """``{ w : A w = b, C w <= d, 0 <= low <= w <= high }`` with finite limits.
+    """``{ w : A w = b, C w <= d, 0 <= low <= w <= high }``, if it is bounded.
 
     A subclass states its constraints on m weights in :meth:`polyhedron`; linear
     programs supply everything else that a weight set needs. They are stated as a
@@ -124,7 +173,8 @@ class PolyhedralSet(WeightSet):
     ===================== =====================================================
     ``equal, equal_to``   A (e, m) and b (e,)
     ``below, below_to``   C (r, m) and d (r,)
-    ``limits``            the columns low and high, (m, 2)
+    ``limits``            the columns low and high, (m, 2); high may be infinite where
+                          the other constraints bound the weight
     ===================== =====================================================
 
     or, for weights of sum one, as ``Polyhedron.sum_to_one(m, low, high, C, d)``,
@@ -199,7 +249,7 @@ class PolyhedralSet(WeightSet):
         equal limits, have positive multipliers: the point is then deep inside the
         others.
         """
-        allowed = self.polyhedron(m)
+        allowed = self._limited(m)
         rows, room = allowed.inequalities()
         depths, depth = np.linalg.norm(rows, axis=1), 0.0
         while np.any(depths) and not depth > NO_ROOM:
@@ -224,15 +274,21 @@ class PolyhedralSet(WeightSet):
             )
         return centre, is_point
 
+    def _limited(self, m: int) -> Polyhedron:
+        """The constraints on m weights, with finite limits."""
+        allowed = self.polyhedron(m)
+        low = allowed.limits[:, 0]
+        if not np.all(low >= 0.0):
+            i = int(np.argmin(low >= 0.0))
+            raise ValueError(
+                f"{self!r}: weight {i} has the lower limit {low[i]:g}; weights are not "
+                "negative here: state a limit of 0 or more"
+            )
+        return with_finite_limits(allowed, repr(self))
+
     def _maximum(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         scores = np.asarray(scores, dtype=np.float64)
-        allowed = self.polyhedron(len(scores))
-        if not np.all(np.isfinite(allowed.limits)):
-            i = int(np.argmin(np.all(np.isfinite(allowed.limits), axis=1)))
-            raise ValueError(
-                f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
-                "the optimum needs finite limits"
-            )
+        allowed = self._limited(len(scores))
         bound, best = proven_minimum(-scores, allowed)
         if best is None:
             raise ValueError(f"a linear program over {self!r} could not be solved")

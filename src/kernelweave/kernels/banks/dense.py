@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from kernelweave.kernels.centering import (
     center_and_scale,
     center_in_place,
 )
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, FoldKernels
 
 #: Rows that show which kernels are nothing like the identity.
 SCREENED = 128
@@ -207,17 +207,7 @@ class KernelBank(ABC):
         row_weights: np.ndarray | None,
         space: Array | None,
     ) -> FoldKernels:
-        """Kernels of the rows ``train``, as if there were no others, and of ``test``.
-
-        Parameters
-        ----------
-        train, test : ndarray of int
-            Numbers of rows.
-        row_weights : ndarray of shape (n,) or None
-            By whose roots the rows and columns of the kernels were multiplied.
-        space : array or None
-            From :meth:`space_of_fold`.
-        """
+        """Kernels of the rows ``train`` as if there were no others, and of ``test``."""
         return _StoredFold(self, train, test, row_weights, space)
 
     def _standard_of_fold(
@@ -228,27 +218,6 @@ class KernelBank(ABC):
         if own is None:
             return standard, None
         return standard, from_numpy(own / float(np.sum(own)), self.like)
-
-
-class FoldKernels(Protocol):
-    """Kernels of some rows, centred and scaled without the others.
-
-    Attributes
-    ----------
-    active : list of int
-        Kernels that vary over these rows.
-    bank : KernelBank
-        Those kernels; there must be at least one.
-    """
-
-    active: list[int]
-
-    @property
-    def bank(self) -> KernelBank:
-        """Those kernels; there must be at least one."""
-
-    def cross(self, weights: np.ndarray) -> Array:
-        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
 
 
 class _StoredFold:

@@ -40,9 +40,10 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.banks.dense import FoldKernels, KernelBank, are_all
+from kernelweave.kernels.banks.dense import KernelBank, are_all
 from kernelweave.kernels.base import KernelGroup, PairwiseRows
 from kernelweave.kernels.centering import center_tiles
+from kernelweave.protocols import FoldKernels
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.

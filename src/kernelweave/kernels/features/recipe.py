@@ -21,6 +21,8 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.centering import center_in_place, lost_in_centring
+from kernelweave.kernels.checks import check_symmetric, ensure_psd
 from kernelweave.kernels.features.maps import (
     FeatureMap,
     FourierFeatures,
@@ -267,6 +269,39 @@ class FeatureRecipe:
             and all(isinstance(step, Standardizer) for step in kernel.steps)
             for v, kernel, made in found
         ]
+
+    def refuse_indefinite(self, sample: list[Any]) -> None:
+        """Refuse kernels that are not positive semidefinite on some of the rows.
+
+        They are centred and judged like stored kernels. No features represent negative
+        eigenvalues, and clipping them takes eigenvectors over all rows.
+
+        Parameters
+        ----------
+        sample : list of ndarrays, sparse arrays or Columns of shape (s, d_view)
+            Rows of each view, of which up to 512 are used.
+        """
+        for i, kernel in enumerate(self.kernels):
+            if kernel.psd:
+                continue
+            rows = _double(_some(_dense(sample[self.view_of[i]])))
+            gram = np.array(kernel.core.gram(_dense(seen_by(kernel, rows))))
+            if not is_square_safe(gram):
+                continue  # as are its features, which are refused later
+            check_symmetric(gram, self.names[i])
+            gram += gram.T.copy()
+            blur = lost_in_centring(gram, center_in_place(gram, kernel.noise))
+            title = f"kernel {i} ({self.names[i]!r})"
+            try:
+                ensure_psd(gram, title, "error", blur)
+            except ValueError as error:
+                raise ValueError(
+                    f"{title} is not positive semidefinite on {len(gram)} of the rows, "
+                    "and explicit features cannot represent it; use a positive "
+                    "semidefinite kernel, or psd='clip' with features='auto' and few "
+                    "enough rows for kernels between all of them, or psd='trust' to "
+                    "skip this check"
+                ) from error
 
     @property
     def n_features(self) -> int:

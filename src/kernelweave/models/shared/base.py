@@ -44,7 +44,6 @@ from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
-from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -91,7 +90,7 @@ from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.primal import SummedRows
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, RowBank
 from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import (
     counted,
@@ -337,9 +336,7 @@ def read_training(
     return read_features(model, why, X, y, sample_weight, groups, products)
 
 
-def _report_kernels(
-    model: KernelModel, rows: RowMap, bank: KernelBank
-) -> FeatureReport:
+def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureReport:
     """How the kernels between all rows are held, and why."""
     every = f"kernels between all {bank.n_samples:,} rows"
     if bank.held_as == "kernels":

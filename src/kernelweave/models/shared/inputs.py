@@ -49,6 +49,7 @@ from kernelweave.kernels.spec import (
     settle,
     warn_twins,
 )
+from kernelweave.protocols import RowBank
 from kernelweave.views.columns import (
     View,
     column_names,
@@ -606,7 +607,7 @@ class RowMap:
         """Whether kernels have parameters that depend on the targets of the rows."""
         return any(sees_targets(view.kernel) for view in self.views)
 
-    def kernels(self, progress: Callable[[int], object]) -> Any:
+    def kernels(self, progress: Callable[[int], object]) -> RowBank:
         """The bank of all kernels between the training rows."""
         bank = self.kernel_map.fit(progress)
         warn_twins(self.views, self.positions)

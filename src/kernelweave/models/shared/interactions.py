@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave.fits.ridge import RowDesign
-from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.models.shared.learner import Fit, Fitted, KernelRows
 from kernelweave.models.streaming.primal import SummedRows
+from kernelweave.protocols import RowBank
 
 #: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
 #: error by this share. Of 180 fits to 150 rows whose views only add up, or to noise, it
@@ -55,7 +55,7 @@ def choosing_products(fit: Fit) -> Fit:
     products are fitted as they are, and so are all if there is nothing to choose.
     """
 
-    def fit_both(bank: KernelBank, targets: np.ndarray, design: RowDesign) -> Fitted:
+    def fit_both(bank: RowBank, targets: np.ndarray, design: RowDesign) -> Fitted:
         own = [i for i, name in enumerate(bank.names) if not name.startswith(BETWEEN)]
         if len(own) in (0, bank.n_kernels):
             return fit(bank, targets, design)

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from sklearn.metrics import get_scorer_names
@@ -42,7 +42,6 @@ from kernelweave.fits.ridge import (
     StandardOutputs,
     fit_kernel,
 )
-from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
     RowMap,
@@ -53,7 +52,7 @@ from kernelweave.models.shared.inputs import (
     positive,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.protocols import Bank, KernelCriterion
+from kernelweave.protocols import Bank, FeatureProducts, KernelCriterion, RowBank
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
@@ -430,7 +429,7 @@ Pose = Callable[[Any, np.ndarray, RowDesign], PosedTask]
 def pose_and_choose(
     options: LearnerOptions,
     pose: Pose[PosedTask],
-    bank: KernelBank,
+    bank: RowBank,
     targets: np.ndarray,
     design: RowDesign,
 ) -> tuple[PosedTask, Choice]:
@@ -446,7 +445,7 @@ def pose_and_choose(
 
 def race_norms(
     options: LearnerOptions,
-    bank: KernelBank,
+    bank: RowBank,
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
@@ -655,7 +654,7 @@ class KernelRows:
     predictions need none of the rows.
     """
 
-    bank: Any  # KernelBank
+    bank: RowBank
     targets: np.ndarray  # (n,) or (n, n_outputs)
     rows: RowMap
     report: FeatureReport | None
@@ -667,7 +666,8 @@ class KernelRows:
         if self.scales is not None:
             weights = fitted.choice.weights
             dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
-            coef = self.bank.feature_coef(dual, weights, self.scales)
+            bank = cast(FeatureProducts, self.bank)
+            coef = bank.feature_coef(dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return replace(fitted, rows=self.rows, report=self.report)
 
@@ -715,7 +715,7 @@ class Fold:
     projected: Array  # (m, k)
 
 
-Fit = Callable[[KernelBank, np.ndarray, RowDesign], Fitted]
+Fit = Callable[[RowBank, np.ndarray, RowDesign], Fitted]
 
 
 def choose_splits(
@@ -770,7 +770,7 @@ def shuffled_folds(n: int, classify: bool, grouped: bool, random_state: Any) -> 
 
 
 def learn_folds(
-    bank: KernelBank,
+    bank: RowBank,
     targets: np.ndarray,
     design: RowDesign,
     splits: list[tuple[np.ndarray, np.ndarray]],
@@ -792,7 +792,7 @@ def learn_folds(
 
     Parameters
     ----------
-    bank : KernelBank
+    bank : RowBank
         Centred kernels of all n rows, multiplied by the roots of the row weights.
     targets : ndarray of shape (n,) or (n, t)
         Classes or outputs.
@@ -1006,7 +1006,7 @@ def score_outputs(
 
 def with_score(
     fitted: Fitted,
-    bank: KernelBank,
+    bank: RowBank,
     targets: np.ndarray,
     design: RowDesign,
     cv: Any,

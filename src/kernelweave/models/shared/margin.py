@@ -17,7 +17,6 @@ from kernelweave.criteria.margin import (
 )
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
     IDENTITY,
@@ -33,7 +32,7 @@ from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
-from kernelweave.protocols import relative_gap
+from kernelweave.protocols import Bank, relative_gap
 from kernelweave.solvers.solve import (
     Callback,
     Certificate,
@@ -136,7 +135,7 @@ class MarginFit:
 
 def learn_margin(
     options: MarginOptions,
-    bank: DenseBank,
+    bank: Bank,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
     callback: Callback,
@@ -204,7 +203,7 @@ def _problem(options: MarginOptions) -> str:
 
 def settle_by_folds(
     options: MarginOptions,
-    bank: DenseBank,
+    bank: Bank,
     codes: np.ndarray,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
@@ -226,7 +225,7 @@ def settle_by_folds(
     ----------
     options : MarginOptions
         Parameters of the estimator.
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     codes : ndarray of int of shape (n,)
         Classes 0 .. k - 1.
@@ -276,7 +275,7 @@ def _with_norm(
 class _Folds:
     """Which rows (n,) are predicted correctly by machines that have not seen them."""
 
-    bank: DenseBank
+    bank: Bank
     codes: np.ndarray  # (n,)
     signs: np.ndarray  # (n, c)
     design: RowDesign

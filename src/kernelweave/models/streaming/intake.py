@@ -338,6 +338,8 @@ def make_recipe(
         intake.seed,
         as_given(own[: sample[0].shape[0]]),
     )
+    if model.psd != "trust":
+        features.refuse_indefinite(sample)
     like = device_array(intake.like, model.device)
     size = features.n_features + TARGET_COLUMNS
     tall = min(n_rows or size, intake.chunk_rows(like))

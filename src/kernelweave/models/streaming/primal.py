@@ -50,6 +50,7 @@ from kernelweave.models.shared.learner import (
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
+from kernelweave.protocols import FeatureProducts
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -322,7 +323,7 @@ def _leverages(fit: MomentFit) -> np.ndarray:
 
     Features are centred, scaled, and multiplied by the roots of the kernel weights.
     """
-    bank = fit.problem.bank
+    bank: FeatureProducts = fit.problem.bank
     roots = np.sqrt(bank.per_feature(fit.choice.weights))
     used = np.flatnonzero(roots)
     gram = bank.feature_gram(fit.choice.weights)
