@@ -122,8 +122,9 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 
 @pytest.mark.one_seed
 @in_turn(
-    model=some((*MODELS, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
-    + some([SIGNED], tol=0.1),
+    model=some(MODELS, unless(MixtureKDA))
+    + some([SIGNED], tol=0.1)
+    + some(["MultipleKernelFDA"], cv=None),
     missing=["available", "zero"],
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
