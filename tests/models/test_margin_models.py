@@ -33,8 +33,7 @@ def combined(model, problem):
     return np.tensordot(model.kernel_weights_, stack, axes=1)
 
 
-@CLASSES
-@every_model
+@in_turn(model=MODELS, k=[2, 4])
 def test_functions_are_support_vector_machines_on_the_learned_kernel(
     model, k, make_problem
 ):
