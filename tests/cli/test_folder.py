@@ -230,8 +230,11 @@ def test_failed_fit_leaves_nothing(contents, tmp_path, monkeypatch, capsys):
     assert snapshot(tmp_path) == contents
 
 
-@pytest.mark.parametrize(
-    ("size", "name"), [(50, "weights.csv"), (600, "predictions.csv")]
+@in_turn(
+    contents=["first", "again", "beside a note"],
+    size=[50, 600],
+    name=["weights.csv", "predictions.csv"],
+    indirect=["contents"],
 )
 def test_full_disk(contents, tmp_path, capsys, size, name):
     resource = pytest.importorskip("resource")

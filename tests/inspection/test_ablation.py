@@ -323,7 +323,8 @@ def test_a_score_that_a_fold_cannot_have_is_refused(rng):
 def test_display(rng):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
-    display = AblationDisplay.from_estimator(model, X, y, cv=2, random_state=0)
+    display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
+    assert display.result.recommended  # and marked
     left, right = display.axes_
     assert sorted(t.get_text() for t in left.get_yticklabels()) == sorted(NAMES)
     assert right.get_yticklabels()[0].get_text() == "all views"

@@ -99,8 +99,7 @@ def expected_calibration_error(proba, labels, n_bins=10):
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize("estimator", some(NAMES))
-@pytest.mark.parametrize(("k", "separation"), [(2, 1.0), (3, 2.0)])
+@in_turn(estimator=some(NAMES), k=[2, 3], separation=[1.0, 2.0])
 def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     problem = make_problem(k, n=150, m=1500, separation=separation)
     model = fitted(estimator, problem)
@@ -113,8 +112,7 @@ def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     assert log_loss < np.log(k)  # measured: by 0.057 at least
 
 
-@every_classifier
-@pytest.mark.parametrize("k", [2, 4])
+@in_turn(estimator=PLAIN, k=[2, 4])
 def test_coordinates(estimator, k, make_problem):
     problem = make_problem(k, n=100, separation=3.0)
     model = fitted(estimator, problem)

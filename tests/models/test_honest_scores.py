@@ -200,8 +200,7 @@ def test_two_groups_have_no_score_of_rows_left_out(kind, rng):
 
 
 @pytest.mark.filterwarnings("ignore:.*rounding in float32")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("alpha", ["loo", 0.1, 1e-3])
+@in_turn(alpha=["loo", 0.1, 1e-3], dtype=[np.float64, np.float32])
 def test_moments_of_rows_without_anything_in_common_give_the_class_shares(alpha, dtype):
     """Before, these were divided by zero, and probabilities were 0, 1 or NaN."""
     for n in (12, 40, 41):  # no more than features

@@ -97,8 +97,8 @@ def test_complete_rows_change_nothing(model, missing, precomputed, make_problem)
 
 @pytest.mark.one_seed
 @in_turn(
-    # the signed sum in one mode only
-    model=some(MODELS) + some([SIGNED], tol=0.1) + some(MODELS),
+    # two of them in both modes, which are those of the kernels of all the others
+    model=some(MODELS) + some([SIGNED], tol=0.1) + some(["KernelFDA", "MixtureKDA"]),
     missing=["available", "zero"],
 )
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
@@ -122,8 +122,9 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 
 @pytest.mark.one_seed
 @in_turn(
-    model=some((*MODELS, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
-    + some([SIGNED], tol=0.1),
+    model=some(MODELS, unless(MixtureKDA))
+    + some([SIGNED], tol=0.1)
+    + some(["MultipleKernelFDA"], cv=None),
     missing=["available", "zero"],
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
@@ -167,17 +168,11 @@ def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
     assert_allclose(parts, whole - nothing, atol=1e-8 * np.abs(whole).max())
 
 
-@every_mode
-@pytest.mark.parametrize(
-    "model",
-    [
-        KernelFDA(cv=None),
-        MultipleKernelFDA(norm=1, alpha=0.1, cv=None),
-        ProbabilisticKDA(),
-    ],
-    ids=lambda model: type(model).__name__,
+@in_turn(
+    model=some(["KernelFDA", "MultipleKernelFDA-l1", "ProbabilisticKDA"]) * 2,
+    missing=["zero", "available"],
+    k=[2, 2, 2, 3, 3, 3],
 )
-@pytest.mark.parametrize("k", [2, 3])
 def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_problem, rng):
     problem = make_problem(k, n=50, m=6)
     problem.y[:20] = 0  # unequal proportions
@@ -243,8 +238,7 @@ def test_gaps_in_new_rows_only(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@either_mode_and_form
-@every_model
+@in_turn(model=some(), missing=["zero", "available"], precomputed=[False, True])
 def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
     problem, mask, _ = gappy
     if precomputed:

@@ -205,10 +205,10 @@ EXPLICIT = {
 }
 
 
-@pytest.mark.parametrize("settings", EXPLICIT)
 @in_turn(
+    settings=[*EXPLICIT] * 2,
     kind=["array", "sparse", "frame"],
-    estimator=[MultipleKernelFDA, MultipleKernelRidge],
+    estimator=[*[MultipleKernelFDA] * 4, *[MultipleKernelRidge] * 4],
 )
 def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]

@@ -225,8 +225,9 @@ def test_bad_parameters(problem, params, message):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("uncorrelated", [True, False])
-def test_a_tolerance_below_rounding_ends_with_the_gap(problem, uncorrelated):
+def test_a_tolerance_below_rounding_ends_with_the_gap(make_problem, uncorrelated):
     """The machines were asked for more digits than there are: a LinAlgError."""
+    problem = make_problem(3, n=48, separation=2.5)
     model = SubspaceKernelSVC(problem.views, tol=1e-300, uncorrelated=uncorrelated)
     found = model.fit(problem.X, problem.y).certificate_
     assert not found.converged and 0.0 < found.gap < np.inf

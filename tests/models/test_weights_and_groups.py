@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from estimators import some
+from estimators import in_turn, some
 from kernelweave import (
     KernelFDA,
     MixtureKDA,
@@ -148,8 +148,10 @@ def test_whole_weights_are_repeated_rows_in_moments(name, data):
     assert_same(found, numbers(model, data.new, held_out=False))
 
 
-@every(SUMMED)
-@pytest.mark.parametrize("how", ["kernels", "sparse", "portions", "single precision"])
+@in_turn(
+    name=[*SUMMED, *list(SUMMED)[::-1]],
+    how=["kernels", "sparse", "portions", "single precision"],
+)
 def test_moments_weight_rows_as_kernels_do(name, how, data, rng):
     model, weights = SUMMED[name], rng.uniform(0.2, 3.0, N)
     y, X, rtol = data.y(model), data.X, 1e-6

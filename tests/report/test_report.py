@@ -15,7 +15,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
-from kernelweave.evaluation import baselines
+from kernelweave.evaluation import baselines, evaluate
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -93,7 +93,6 @@ def without_stack(model, names):
 def test_page(kind, monkeypatch):
     if kind not in ("two classes", "regression"):  # one row among others, on any page
         monkeypatch.setattr(judging, "baselines_of", without_stack)
-    monkeypatch.setattr(decisions, "SHUFFLES", 2)
     text = pages.text_of(kind)
     assert text.startswith("<!DOCTYPE html>")
     page = Checker()
@@ -111,12 +110,16 @@ def test_p_values_of_few_copies_are_no_verdict():
     model, X, y = pages.data("two classes")
     X[:, 0] += 3 * (y == "b")
     model.fit(X, y)
-    how = {"cv": 2, "groups": None, "random_state": 0, "report": lambda text: None}
+    result = evaluate(model, X, y, cv=2, baselines=False)
+    how = {"cv": 2, "groups": None, "sample_weight": None, "report": lambda text: None}
     for n_decoys in (18, 19):
-        case = Case(model, X, y, 2, n_decoys, how | {"baselines": False})
+        case = Case(model, X, y, 2, n_decoys, how | {"random_state": 0})
+        vars(case)["result"] = result
         said = " ".join(views_module.shares(case)["cautions"])
         assert ("use n_decoys=19 or more" in said) == (n_decoys < 19)
         assert "Do not interpret the weights" not in said
+    said = [row["reason"] for row in decisions.rows(case)["records"]]
+    assert said == ["the most certain one that is correct", "the least certain one"]
 
 
 def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
