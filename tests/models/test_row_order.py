@@ -60,10 +60,10 @@ def test_other_ids_are_a_warning(estimator, table):
         clone(estimator).fit(X, y)
 
 
-@pytest.mark.parametrize("model", [KernelFDA(cv=None), MultipleKernelRidge(cv=None)])
-def test_indexes_that_say_nothing(model, table):
+@every_estimator
+def test_indexes_that_say_nothing(estimator, table):
     X, y = table
-    wanted = output(clone(model).fit(X, y), X)
+    wanted = output(clone(estimator).fit(X, y), X)
     numbered = X.reset_index(drop=True)
     for rows, targets in (
         (X, y.to_numpy()),
@@ -73,7 +73,7 @@ def test_indexes_that_say_nothing(model, table):
         (numbered, pd.Series(y.to_numpy(), index=np.arange(30).astype(str))),
         (X.to_numpy(), y),
     ):
-        assert_allclose(output(clone(model).fit(rows, targets), rows), wanted)
+        assert_allclose(output(clone(estimator).fit(rows, targets), rows), wanted)
 
 
 def test_shuffled_numbers_are_ids(table):
@@ -98,7 +98,7 @@ def test_a_kernel_whose_rows_contradict_its_columns(estimator, table):
         clone(model).fit(K[K.columns[::-1]], y)
     with pytest.raises(ValueError, match=r"other labels on its columns"):
         clone(model).fit(K.rename(columns={"s3": "x"}), y)
-    wanted = output(clone(model).fit(K.to_numpy(), y), K.to_numpy())
+    wanted = output(clone(estimator).fit(K.to_numpy(), y), K.to_numpy())
     assert_allclose(output(model.fit(K, y), K), wanted, rtol=1e-9, atol=1e-12)
 
 
