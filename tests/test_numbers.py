@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import is_classifier, is_regressor
 
-from estimators import SETTINGS, has, in_turn, is_certified, kinds, lacks, some, takes
+from estimators import ONE_EACH, has, in_turn, is_certified, kinds, lacks, some, takes
 from kernelweave import (
     KernelFDA,
     MixtureKDA,
@@ -191,8 +191,19 @@ def test_columns_with_many_zeros_are_not_moved():
 # Digits that centring cancels ---------------------------------------------------------
 
 
+CERTIFIED = (
+    *ONE_EACH,
+    "MultipleKernelFDA-l2-learn",
+    "MultipleKernelSVC-learn",
+    "MixtureKDA-stacking",
+)
+
+
 @in_turn(
-    model=some(SETTINGS, is_certified, views="precomputed"),
+    model=[
+        *some(CERTIFIED, is_certified, views="precomputed", tol=1e-6),
+        MixtureKDA("precomputed", weights="shared", likelihood="tprocess"),
+    ],
     share=[1e-6, 1e-10],
 )
 def test_the_bounds_allow_for_digits_lost_in_centring(model, share):
@@ -379,7 +390,7 @@ def test_a_new_row_beyond_all_is_named(make, views):
     assert_close(outputs(model, new), reference(make, views)[0], 1e-12)
 
 
-@every_estimator
+@pytest.mark.parametrize("make", kinds(has("predict")))
 def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     X, new, _, labels = table()
     model = make(VIEWS["linear"]).fit(X, labels[:40])

@@ -98,7 +98,7 @@ def test_a_kernel_whose_rows_contradict_its_columns(estimator, table):
         clone(model).fit(K[K.columns[::-1]], y)
     with pytest.raises(ValueError, match=r"other labels on its columns"):
         clone(model).fit(K.rename(columns={"s3": "x"}), y)
-    wanted = output(clone(estimator).fit(K.to_numpy(), y), K.to_numpy())
+    wanted = output(clone(model).fit(K.to_numpy(), y), K.to_numpy())
     assert_allclose(output(model.fit(K, y), K), wanted, rtol=1e-9, atol=1e-12)
 
 

@@ -217,7 +217,9 @@ def with_views_only(model):
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
-    + some(WITH_FOLDS, interactions="auto", norm=1, alpha=0.1, cv=2),
+    + some(
+        WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2
+    ),
 )
 def test_a_subclass_may_have_parameters_of_its_own(estimator, problem, fit_of):
     own = clone(with_views_only(estimator)(problem.views)).fit(problem.X, problem.y)
