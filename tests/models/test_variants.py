@@ -106,6 +106,7 @@ def test_direct_leave_one_out(kind, k, make_problem, rng):
         y = np.squeeze(y + rng.normal(size=y.shape))
     model = kind(problem.views, objective="loo").fit(problem.X, y)
     certificate = model.certificate_
+    # measured: up to 1.2e-5
     assert certificate.converged and certificate.stationarity <= 1e-3
     assert np.isnan(certificate.lower_bound) and np.isnan(certificate.gap)
     assert model.norm_ is None
