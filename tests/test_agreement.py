@@ -25,7 +25,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
-from estimators import SETTINGS
+from estimators import SETTINGS, kinds, takes
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -33,7 +33,6 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
-    ProbabilisticKDA,
     SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
@@ -268,7 +267,7 @@ def test_single_precision_chooses_the_same_noise():
     )
 
 
-@pytest.mark.parametrize("make", [ProbabilisticKDA, MixtureKDA])
+@pytest.mark.parametrize("make", kinds(takes("noise")))
 def test_single_precision_says_where_it_ends(make):
     """The classes differ along a column a hundred times shorter than the other."""
     rng = np.random.default_rng(0)
@@ -391,6 +390,7 @@ def test_single_precision_agrees_on_wines(model):
     wide, narrow = (clone(model).fit(X.astype(d), y) for d in ("float64", "float32"))
     expected, found = answers(wide, new), answers(narrow, new.astype("float32"))
     for name, wanted in expected.items():
+        # measured: up to 5.2e-4
         assert np.max(np.abs(found[name] - wanted)) <= 1e-3 * np.max(np.abs(wanted))
 
 

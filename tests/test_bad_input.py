@@ -22,6 +22,7 @@ from estimators import (
     every_estimator,
     in_turn,
     is_certified,
+    kinds,
     output,
     some,
     takes,
@@ -443,12 +444,10 @@ def test_as_many_kernels_as_rows_are_read_as_kernels_last(rng):
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("alpha", [0.01, "learn"])
-@pytest.mark.parametrize(
-    "estimator", [MultipleKernelFDA(cv=None), MultipleKernelRidge(cv=None)]
-)
-def test_max_iter(estimator, any_table, norm, alpha):
+@pytest.mark.parametrize("kind", kinds(takes("objective")))
+def test_max_iter(kind, any_table, norm, alpha):
     X, y = any_table
-    model = with_views(estimator, VIEWS).set_params(norm=norm, alpha=alpha)
+    model = with_views(kind(norm=norm, alpha=alpha), VIEWS)
     best = clone(model).set_params(tol=1e-10).fit(X, y).certificate_
     model.set_params(max_iter=1)
     wanted = r"stopped at max_iter=1: relative gap .*, not 1e-06"

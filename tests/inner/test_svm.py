@@ -47,16 +47,21 @@ def test_low_rank_and_dense_machines_agree(rng, C, k):
     assert values[0] == pytest.approx(values[1], rel=2e-5)
 
 
-@pytest.mark.parametrize("C", [1e-2, 1.0, 1e4])
-def test_interior_point_on_separated_and_mixed_classes(rng, C):
+@pytest.mark.parametrize(
+    ("C", "drawn"),
+    [(1e-2, None), (1.0, None), (1e4, None), (1e4, 117)],  # a = 3e-9 was taken for zero
+)
+def test_interior_point_on_separated_and_mixed_classes(rng, C, drawn):
+    rng = rng if drawn is None else np.random.default_rng(drawn)
     for shift in (0.0, 20.0):  # noise, and classes far apart
         F, signs = draw(rng, n=120, features=2)
         F[:, 0] += shift * signs[:, 0]
         coef = solve_low_rank_svm(F, signs, C, 1e-9)
         assert_feasible(coef, signs, C)
         lower, upper = bounds(F @ F.T, coef, signs, C)
-        # C = 1e4 costs digits, which the certificate would reveal
-        assert (upper - lower) / upper < (1e-3 if C <= 1 else 1e-2)
+        # measured over 200 seeds: up to 3e-7, and with C = 1e4, the factor of all
+        # rounding in the upper bound, up to 1.6e-3
+        assert (upper - lower) / upper < (1e-5 if C <= 1 else 1e-2)
 
 
 def test_machine_is_that_of_scikit_learn(rng):
@@ -105,7 +110,8 @@ def test_a_hard_margin_of_any_size_is_found_exactly(rng):
         y = np.repeat([1.0, -1.0], 10)
         machine = separate(X @ X.T, np.zeros(20), y)
         assert np.sum(np.abs(machine.coef)) == pytest.approx(4.0 / apart**2, rel=1e-4)
-        assert machine.gap < 1e-4  # the entries of the kernel hold no more digits
+        # measured: up to 3e-6; the entries of the kernel hold no more digits
+        assert machine.gap < 1e-4
     mixed = np.where(np.arange(20) % 2, 1.0, -1.0)
     inside = separate(X @ X.T, np.zeros(20), mixed)
     total, square = np.sum(np.abs(inside.coef)), np.sum((X.T @ inside.coef) ** 2)

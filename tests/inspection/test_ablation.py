@@ -20,14 +20,13 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from estimators import ONE_EACH, has, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
-    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
-    ProbabilisticKDA,
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import AblationDisplay, view_ablation
@@ -257,11 +256,7 @@ def test_folds_are_those_of_estimators(rng):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize(
-    "model",
-    [MultipleKernelFDA(**PLAIN), ProbabilisticKDA(), MixtureKDA()],
-    ids=lambda model: type(model).__name__,
-)
+@pytest.mark.parametrize("model", some(ONE_EACH, has("predict_proba")))
 def test_views_of_several_kernels_that_rows_lack(rng, model):
     X, y = make_data(rng, n=30)
     X.loc[:4, ["a", "b"]] = np.nan

@@ -14,16 +14,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, SETTINGS, in_turn, some, unless
+from estimators import ONE_EACH, SETTINGS, in_turn, lacks, some, unless
 from kernelweave import (
-    KernelAlignment,
     KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
     ProbabilisticKDA,
-    SubspaceKernel,
 )
 from kernelweave._array import to_numpy
 from kernelweave.inspection import contributions
@@ -219,7 +217,7 @@ def test_portions_of_sparse_rows():
     assert_adds_up(model, csr_array(NEW))
 
 
-def test_refusals():
-    for model in (KernelAlignment(VIEWS), SubspaceKernel(VIEWS, alpha=0.1)):
-        with pytest.raises(TypeError, match="does not predict"):
-            contributions(model.fit(X, y), X)
+@pytest.mark.parametrize("model", some(ONE_EACH, lacks("predict"), views=VIEWS))
+def test_refusals(model):
+    with pytest.raises(TypeError, match="does not predict"):
+        contributions(model.fit(X, y), X)

@@ -9,11 +9,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import in_turn, some
+from estimators import ONE_EACH, in_turn, some, unless
 from kernelweave import (
     KernelAlignment,
-    KernelFDA,
-    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelSVC,
 )
@@ -269,40 +267,39 @@ def test_refusals(rng):
 
 @pytest.mark.one_seed
 @pytest.mark.parametrize(
-    ("model", "error", "match"),
+    ("model", "match"),
     [
-        (
-            KernelFDA(cv=None),
-            TypeError,
-            "KernelAlignment; got KernelFDA",
-        ),
-        (MixtureKDA(), TypeError, "knows that of .*; got MixtureKDA"),
-        (MultipleKernelFDA(norm=np.inf, cv=None), ValueError, "all weights are equal"),
-        (
-            MultipleKernelFDA(objective="loo", cv=None),
-            ValueError,
-            "not a convex problem",
-        ),
+        (MultipleKernelFDA(norm=np.inf, cv=None), "all weights are equal"),
+        (MultipleKernelFDA(objective="loo", cv=None), "not a convex problem"),
         (
             MultipleKernelFDA(norm=1, scatter="within", cv=None),
-            ValueError,
             "provisional alpha",
         ),
         (
             MultipleKernelFDA(norm=1, features="random", n_features=20, cv=None),
-            ValueError,
             "explicit features",
         ),
-        (KernelAlignment(method="independent"), ValueError, "each kernel separately"),
-        (MultipleKernelSVC(signed=True), ValueError, "both signs cannot be read"),
+        (KernelAlignment(method="independent"), "each kernel separately"),
+        (MultipleKernelSVC(signed=True), "both signs cannot be read"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_models_without_a_convex_problem(rng, model, error, match):
+def test_settings_without_a_convex_problem(rng, model, match):
     X, y = make_data(rng, n_classes=2)
     model.set_params(views=[(name, "linear", cols) for name, _, cols in VIEWS])
-    with pytest.raises(error, match=match):
+    with pytest.raises(ValueError, match=match):
         weight_intervals(model.fit(X, y), X, y)
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize(
+    "model", some(ONE_EACH, unless(*(type(each.values[0]) for each in LEARNERS)))
+)
+def test_other_models_have_no_convex_problem(rng, model):
+    X, y = make_data(rng, n_classes=2)
+    match = f"knows that of .*; got {type(model).__name__}"
+    with pytest.raises(TypeError, match=match):
+        weight_intervals(model.set_params(views=VIEWS).fit(X, y), X, y)
 
 
 @pytest.mark.one_seed

@@ -21,7 +21,6 @@ from kernelweave import (
 from kernelweave._files import to_csv
 from kernelweave.inspection import (
     KernelWeightsDisplay,
-    view_pvalues,
     weights_table,
 )
 
@@ -113,8 +112,6 @@ def test_few_rows_and_many_views_are_not_to_be_interpreted(rng):
     )
     display = KernelWeightsDisplay.from_estimator(model)
     assert "do not interpret the weights" in display.ax_.get_title(loc="left")
-    found = view_pvalues(model, X, y, n_decoys=9, random_state=0)
-    assert min(found.values()) > 0.05 / 50
     few = MultipleKernelFDA(views[:6], norm=1, alpha=0.1, cv=None).fit(X, y)
     assert "interpreted" not in str(few.certificate_)
     even = MultipleKernelFDA(views, norm=float("inf"), alpha=0.1, cv=None).fit(X, y)

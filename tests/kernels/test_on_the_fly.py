@@ -197,7 +197,7 @@ def test_memory_is_that_of_one_matrix(rng):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 1.6 * n * n * 8
+    assert peak < 1.6 * n * n * 8  # measured: 1.49
 
 
 def test_constant_kernels_are_left_out(rng):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import recall_score
 
-from estimators import in_turn, some
+from estimators import fits_with, in_turn, kinds, some
 from kernelweave import KernelFDA, MultipleKernelFDA
 
 NAMES = (
@@ -222,14 +222,9 @@ def test_many_rows_go_by_chunks(make_problem):
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize(
-    "model", [KernelFDA(cv=None), MultipleKernelFDA(cv=None)], ids=str
-)
-def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), is_classifier))
+def test_leave_one_out_knows_when_there_is_nothing_to_know(kind, rng):
     # A target centred without the row reveals its label, with the wrong sign.
     X, y = rng.normal(size=(120, 8)), np.arange(120) % 2
-    scores = [
-        clone(model).fit(X[:, :4], y).loo_score_,
-        clone(model).fit(X, y).loo_score_,
-    ]
+    scores = [kind().fit(rows, y).loo_score_ for rows in (X[:, :4], X)]
     assert max(scores) < 0.75  # up to 0.69 with 42 seeds: alpha is chosen by them

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.preprocessing import KernelCenterer
 
-from estimators import in_turn, some
+from estimators import fits_with, in_turn, kinds, some
 from kernelweave import (
     Fisher,
     KernelFDA,
@@ -299,16 +299,15 @@ def test_leave_one_out_error_of_a_regression(alpha, regression):
 
 
 @CLASSES
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA])
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), is_classifier, norm=np.inf))
 def test_chosen_alpha_has_the_smallest_leave_one_out_error(kind, k, make_problem):
     problem = make_problem(k)
-    extra = {"cv": None} if kind is KernelFDA else {"norm": np.inf, "cv": None}
-    chosen = kind(problem.views, **extra).fit(problem.X, problem.y)
+    chosen = kind(problem.views).fit(problem.X, problem.y)
     for factor in (0.2, 0.7, 0.97, 1.03, 1.5, 5.0):
-        other = kind(problem.views, alpha=factor * chosen.alpha_, **extra)
+        other = kind(problem.views, alpha=factor * chosen.alpha_)
         other.fit(problem.X, problem.y)
         assert other.loo_error_ >= chosen.loo_error_ * (1 - 1e-6)
-    same = kind(problem.views, alpha=chosen.alpha_, **extra).fit(problem.X, problem.y)
+    same = kind(problem.views, alpha=chosen.alpha_).fit(problem.X, problem.y)
     assert_allclose(same.loo_error_, chosen.loo_error_, rtol=1e-7)
     assert_allclose(
         same.transform(problem.new), chosen.transform(problem.new), atol=1e-8

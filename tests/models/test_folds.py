@@ -14,7 +14,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from estimators import SETTINGS
+from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, some, takes
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.kernels import RBF, Linear
 
@@ -153,13 +153,13 @@ class Both:
             yield from one.split(*given)
 
 
-@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelRidge(norm=1)])
+@pytest.mark.parametrize("model", some(ONE_EACH, takes("cv"), views=VIEWS, alpha=0.1))
 def test_rows_that_are_held_out_twice_count_twice(data, model):
     X, y = data
     y = X[:, 0] + X[:, 1] ** 2 if is_regressor(model) else y
     one, two = (KFold(3, shuffle=True, random_state=seed) for seed in range(2))
     alone, other, twice, both, reverse = (
-        clone(model).set_params(views=VIEWS, alpha=0.1, cv=Both(*folds)).fit(X, y)
+        clone(model).set_params(cv=Both(*folds)).fit(X, y)
         for folds in ([one], [two], [one, one], [one, two], [two, one])
     )
     for attribute in ("cv_score_", "cv_standard_error_"):
@@ -220,11 +220,8 @@ def test_without_folds_there_is_no_score(data):
 @pytest.mark.parametrize(
     "model",
     [
-        KernelFDA(alpha=0.1),
-        MultipleKernelFDA(),
-        MultipleKernelFDA(norm=1, alpha=0.1, features="on_the_fly"),
-        MultipleKernelRidge(norm=1, alpha=0.1),
-        MultipleKernelRidge(norm=1, alpha=0.1, features="on_the_fly"),
+        *some(WITH_FOLDS, cv=5),
+        *some(WITH_FOLDS, norm=1, alpha=0.1, cv=5, features="on_the_fly"),
     ],
 )
 def test_folds_that_cannot_be_learned_from_are_left_out(model, rng):

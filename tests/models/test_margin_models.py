@@ -74,6 +74,7 @@ def test_support_vectors_do_not_depend_on_the_solver(
     inside = np.where(problem.y[:, None] == classes, 1, -1) * scores - 1
     nearest = np.min(inside, axis=1)
     support = np.isin(np.arange(len(nearest)), model.support_)
+    # measured: up to 0.003 for support vectors, 0.01 or more for all other rows
     assert np.all(support[nearest < -0.05]) and not np.any(support[nearest > 0.05])
 
 
@@ -86,10 +87,11 @@ def test_only_the_best_kernels_have_weight(model, k, make_problem):
         "nc,inm,mc->i", model.dual_coef_, stack, model.dual_coef_, optimize=True
     )
     weights = model.kernel_weights_
-    if model.norm == 1:
+    if model.norm_ == 1:
         used = weights > 1e-6
-        assert np.max(scores) <= np.min(scores[used]) * (1 + 1e-3)
-    elif model.norm == 2:
+        # equal in theory; measured: up to 4e-8 of the smaller one
+        assert np.max(scores) <= np.min(scores[used]) * (1 + 1e-5)
+    elif model.norm_ == 2:
         assert_allclose(weights / scores, np.mean(weights / scores), rtol=1e-3)
     assert model.certificate_.converged
     assert model.certificate_.lower_bound <= model.certificate_.value
@@ -200,6 +202,7 @@ def test_the_hard_margin_separates_or_says_why_not(make_problem, rng):
     problem = make_problem(2, separation=4.0)
     model = MultipleKernelSVC(problem.views, margin="hard").fit(problem.X, problem.y)
     signs = np.where(problem.y == 1, 1, -1)
+    # measured: 1 up to 6e-7
     assert np.min(signs * model.decision_function(problem.X)) > 1 - 1e-3
     assert np.isinf(model.C_)
     X, y = np.concatenate([problem.X, problem.X[:1]]), problem.y

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -16,17 +16,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import kernelweave
-from estimators import ONE_EACH, in_turn, lacks, output, some, unless
+from estimators import ONE_EACH, has, in_turn, lacks, output, some, takes, unless
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
-    SubspaceKernelSVC,
+    TransductiveKernelSVC,
 )
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
@@ -168,10 +167,14 @@ def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
     assert_allclose(parts, whole - nothing, atol=1e-8 * np.abs(whole).max())
 
 
+#: Their probabilities are class shares where nothing is known of a row.
+WITH_SHARES = some(ONE_EACH, has("predict_proba"), unless(MixtureKDA))
+
+
 @in_turn(
-    model=some(["KernelFDA", "MultipleKernelFDA-l1", "ProbabilisticKDA"]) * 2,
+    model=WITH_SHARES * 2,
     missing=["zero", "available"],
-    k=[2, 2, 2, 3, 3, 3],
+    k=[2] * len(WITH_SHARES) + [3] * len(WITH_SHARES),
 )
 def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_problem, rng):
     problem = make_problem(k, n=50, m=6)
@@ -196,7 +199,7 @@ def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_proble
 def test_a_row_without_any_view_gets_the_intercept(missing, gappy, regression):
     problem, mask, _ = gappy
     rows = np.full((2, 9), np.nan)
-    for machine in (MultipleKernelSVC(), SubspaceKernelSVC(alpha=0.1)):
+    for (machine,) in (each.values for each in some(ONE_EACH, takes("C"))):
         svm = fitted(machine, problem, mask, missing)
         assert_allclose(svm.decision_function(rows), svm.intercept_[[0, 0]])
     ridge = MultipleKernelRidge(
@@ -393,11 +396,11 @@ def test_other_values_of_the_parameter(model, gappy):
 
 @pytest.mark.one_seed
 @every_mode
-@pytest.mark.parametrize("estimator", [MultipleKernelFDA, MultipleKernelRidge])
-def test_explicit_features_need_every_view(estimator, missing, gappy):
+@pytest.mark.parametrize("model", some(ONE_EACH, has("partial_fit")))
+def test_explicit_features_need_every_view(model, missing, gappy):
     problem, mask, _ = gappy
     X = hide(problem.X, mask)
-    model = estimator(problem.views, norm=1, alpha=0.1, missing=missing, cv=None)
+    model = clone(model).set_params(views=problem.views, missing=missing)
     with pytest.raises(ValueError, match=r"missing='error' only.*features='nystroem'"):
         clone(model).set_params(features="nystroem").fit(X, problem.y)
     with pytest.raises(ValueError, match=r"missing='error' only.*in portions"):
@@ -452,12 +455,7 @@ def test_in_a_pipeline_of_scikit_learn(missing, gappy):
 
 @pytest.mark.one_seed
 @in_turn(
-    model=[
-        KernelFDA(cv=None),
-        MultipleKernelSVC(tol=1e-2),
-        SubspaceKernelSVC(alpha=0.1, tol=1e-2),
-        MixtureKDA(),
-    ],
+    model=some(ONE_EACH, is_classifier, unless(TransductiveKernelSVC)),
     missing=["zero", "available"],
 )
 def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):

@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
+from estimators import kinds, takes
 from kernelweave import (
     KernelFDA,
     MixtureKDA,
@@ -131,7 +132,7 @@ def wisconsin():
     return X, y, new, new_y, log_loss(new_y, plain.predict_proba(new))
 
 
-@pytest.mark.parametrize("kind", [ProbabilisticKDA, MixtureKDA])
+@pytest.mark.parametrize("kind", kinds(takes("noise")))
 def test_equal_rows_do_not_choose_the_noise(kind, wisconsin):
     """At no noise, the third of the rows that has equal ones is predicted exactly."""
     X, y, new, new_y, wanted = wisconsin
@@ -332,7 +333,7 @@ def test_a_mixture_leaves_a_row_out_with_all_of_its_weight(likelihood, rows):
     )
 
 
-@pytest.mark.parametrize("kind", [MixtureKDA, ProbabilisticKDA])
+@pytest.mark.parametrize("kind", kinds(takes("noise")))
 def test_class_weights_and_priors(kind, rng):
     codes = np.repeat([0, 1], [34, 6])
     X = rng.normal(size=(40, 4)) + codes[:, None]

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import cross_val_score
 
-from estimators import every_estimator, output, some
+from estimators import every_estimator, in_turn, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.inspection import view_ablation
 
@@ -60,20 +60,20 @@ def test_other_ids_are_a_warning(estimator, table):
         clone(estimator).fit(X, y)
 
 
-@pytest.mark.parametrize("model", [KernelFDA(cv=None), MultipleKernelRidge(cv=None)])
-def test_indexes_that_say_nothing(model, table):
+@in_turn(estimator=some(), case=list(range(6)))
+def test_indexes_that_say_nothing(estimator, case, table):
     X, y = table
-    wanted = output(clone(model).fit(X, y), X)
+    wanted = output(clone(estimator).fit(X, y), X)
     numbered = X.reset_index(drop=True)
-    for rows, targets in (
+    rows, targets = (
         (X, y.to_numpy()),
         (X, y.reset_index(drop=True)),  # a new Series counts its rows
         (numbered, y),
         (numbered, y.reset_index(drop=True)),
         (numbered, pd.Series(y.to_numpy(), index=np.arange(30).astype(str))),
         (X.to_numpy(), y),
-    ):
-        assert_allclose(output(clone(model).fit(rows, targets), rows), wanted)
+    )[case]
+    assert_allclose(output(clone(estimator).fit(rows, targets), rows), wanted)
 
 
 def test_shuffled_numbers_are_ids(table):

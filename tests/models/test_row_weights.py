@@ -11,12 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.svm import SVC
 
-from estimators import in_turn
+from estimators import in_turn, output, some
 from kernelweave import (
     KernelAlignment,
-    MixtureKDA,
     MultipleKernelSVC,
-    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave._array import to_numpy
@@ -120,6 +118,7 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
     assert_allclose(found.alignment_, expected.alignment_, rtol=1e-7)
     assert_allclose(found.kernel_alignments_, expected.kernel_alignments_, rtol=1e-7)
     plain = sklearn.clone(model).fit(X, y)
+    # measured: 0.023 to 0.058
     assert np.abs(plain.alignment_ - found.alignment_) > 1e-3
     # the features have the same leading directions
     Z, expected_Z = found.transform(X), expected.transform(X)
@@ -129,13 +128,7 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
 
 
 @in_turn(
-    model=[
-        MultipleKernelSVC([("all", "auto", slice(None))], tol=1e-7),
-        TransductiveKernelSVC([("all", "auto", slice(None))], signed=False),
-        KernelAlignment(),
-        SubspaceKernelSVC(),
-        MixtureKDA([("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]),
-    ],
+    model=some(views=[("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]),
     frame=[False, True],
 )
 def test_weight_zero_leaves_a_row_out(data, model, frame):
@@ -151,9 +144,7 @@ def test_weight_zero_leaves_a_row_out(data, model, frame):
         given = pytest.importorskip("pandas").DataFrame(X).add_prefix("x")
     found = sklearn.clone(model).fit(given, y, sample_weight=weights)
     assert_array_equal(found.kernel_weights_, expected.kernel_weights_)
-    ask = "transform" if hasattr(model, "transform") else "decision_function"
-    ask = "predict_proba" if isinstance(model, MixtureKDA) else ask
-    assert_array_equal(getattr(found, ask)(given), getattr(expected, ask)(X))
+    assert_array_equal(output(found, given), output(expected, X))
 
 
 def test_transduction_labels_the_rows_left_out(data):

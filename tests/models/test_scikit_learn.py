@@ -26,11 +26,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
-from estimators import EXPLICIT, ONE_EACH, every_estimator, has, in_turn, output, some
+from estimators import (
+    EXPLICIT,
+    ONE_EACH,
+    WITH_FOLDS,
+    every_estimator,
+    has,
+    in_turn,
+    output,
+    some,
+)
 from kernelweave import (
     KernelFDA,
     MultipleKernelFDA,
-    MultipleKernelRidge,
     ProbabilisticKDA,
 )
 from kernelweave.kernels import RBF, Linear, Pipe
@@ -209,13 +217,9 @@ def with_views_only(model):
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
-    + [
-        pytest.param(
-            each(interactions="auto", norm=1, alpha=0.1, cv=2),
-            id=f"{each.__name__}-auto",
-        )
-        for each in (MultipleKernelFDA, MultipleKernelRidge)
-    ],
+    + some(
+        WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2
+    ),
 )
 def test_a_subclass_may_have_parameters_of_its_own(estimator, problem, fit_of):
     own = clone(with_views_only(estimator)(problem.views)).fit(problem.X, problem.y)

@@ -222,7 +222,7 @@ def test_rare_classes_are_found_if_balanced_accuracy_chooses():
         scores = [balanced_accuracy_score(new, model.predict(Z)) for model in models]
         gains.append(scores[1] - scores[0])
     assert models[1].alpha_ > 100 * models[0].alpha_
-    assert np.mean(gains) > 0.03  # 0.050
+    assert np.mean(gains) > 0.03  # measured: 0.051
 
 
 def test_weights_count_like_repeated_rows_of_a_group(data, rng):

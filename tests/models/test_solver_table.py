@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 
-from estimators import in_turn, kind
+from estimators import in_turn, kinds, takes
 from kernelweave import (
     Fisher,
     Margin,
     MultipleKernelFDA,
-    MultipleKernelRidge,
     MultipleKernelSVC,
     SignedSum,
     Simplex,
-    SubspaceKernel,
     TransductiveKernelSVC,
 )
 from kernelweave.solvers.solve import fitting_methods
@@ -86,10 +85,14 @@ def test_discriminants(scatter, formulation, p, norm):
             check(model, K, y, best)
 
 
-@in_turn(p=[4, 10], norm=[2, 1], estimator=[MultipleKernelRidge, SubspaceKernel])
+@in_turn(
+    p=[4, 10],
+    norm=[2, 1],
+    estimator=kinds(takes("solver", "alpha"), lambda model: not is_classifier(model)),
+)
 def test_other_users_of_the_fisher_criterion(p, norm, estimator):
     K, y = kernels(p, k=2)
-    model = kind(estimator)("precomputed", norm=norm, alpha=0.1, tol=TOL)
+    model = estimator("precomputed", norm=norm, alpha=0.1, tol=TOL)
     best = model.fit(K, y.astype(float)).certificate_
     for solver in FISHER:
         if not (solver in CONES and p > 4):
@@ -106,13 +109,14 @@ def test_margins(margin, p, norm):
             check(model.set_params(solver=solver), K, y, best)
 
 
-@pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
+@pytest.mark.parametrize("estimator", kinds(takes("signed", "margin")))
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
     K, y = kernels(3, k=2, n=8)
     model = estimator("precomputed", signed=signed, tol=TOL)
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)
-    if signed or estimator is TransductiveKernelSVC:  # for the rest see test_margins
+    # for the rest see test_margins
+    if signed or estimator.func is TransductiveKernelSVC:
         best = model.fit(K, y).certificate_
         for solver in mine:
             check(model.set_params(solver=solver), K, y, best)

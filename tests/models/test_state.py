@@ -19,13 +19,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.impute import KNNImputer
 from sklearn.preprocessing import StandardScaler
 
 import kernelweave
-from estimators import NOT_CONVERGED, ONE_EACH, SETTINGS, ask, in_turn, some, takes
+from estimators import (
+    NOT_CONVERGED,
+    ONE_EACH,
+    SETTINGS,
+    ask,
+    has,
+    in_turn,
+    kinds,
+    some,
+    takes,
+)
 from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
@@ -208,7 +218,7 @@ EXPLICIT = {
 @in_turn(
     settings=[*EXPLICIT] * 2,
     kind=["array", "sparse", "frame"],
-    estimator=[*[MultipleKernelFDA] * 4, *[MultipleKernelRidge] * 4],
+    estimator=[each for each in kinds(has("partial_fit")) for _ in EXPLICIT],
 )
 def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
@@ -226,14 +236,14 @@ def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
 
 
 @pytest.mark.parametrize("kind", ["array", "sparse", "frame"])
-@pytest.mark.parametrize("estimator", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("estimator", kinds(has("partial_fit")))
 def test_portions_are_the_callers(estimator, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
     X, codes = draw(40)
     # 40 rows do not fill a chunk: they wait for more
     model, same = (estimator(VIEWS, n_features=5, norm=1, cv=None) for _ in range(2))
     y = targets_for(model, codes)
-    classes = {} if estimator is MultipleKernelRidge else {"classes": np.unique(y)}
+    classes = {} if is_regressor(model) else {"classes": np.unique(y)}
     for part in (slice(0, 25), slice(25, 40)):
         same.partial_fit(make(X[part]), y[part].copy(), **classes)
         rows, targets = make(X[part]), y[part].copy()
@@ -607,7 +617,7 @@ def test_refused_input_leaves_no_trace(estimator, monkeypatch):
     check_unfitted(unfitted, X)
 
 
-@in_turn(solve=[False, True], estimator=[MultipleKernelRidge, MultipleKernelFDA])
+@in_turn(solve=[False, True], estimator=kinds(has("partial_fit")))
 def test_an_interrupted_portion_is_not_half_added(estimator, solve, rng):
     cut = CHUNK_ROWS["cpu"] + 100
     X, codes = draw(2 * cut)

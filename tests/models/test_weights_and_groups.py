@@ -7,24 +7,20 @@ are those of linear kernels, since both are fixed by each row once.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from estimators import in_turn, some
+from estimators import ONE_EACH, fits_with, has, in_turn, kinds, some, takes
 from kernelweave import (
     KernelFDA,
-    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    ProbabilisticKDA,
 )
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.kernels import RBF, Linear
@@ -172,27 +168,27 @@ def test_moments_weight_rows_as_kernels_do(name, how, data, rng):
     assert_same(numbers(model, new, held_out=False), expected, rtol)
 
 
-@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("kind", kinds(has("partial_fit")))
 def test_features_of_all_rows_have_weights_and_groups(kind, data, rng):
     weights, groups = rng.uniform(0.2, 3.0, N), np.arange(N) // 3
     design = {"sample_weight": weights, "groups": groups}
     y = data.y(kind())
-    rows = kind(VIEWS, n_features=N, cv=None, **MOMENTS).fit(data.X, y, **design)
+    rows = kind(VIEWS, n_features=N, **MOMENTS).fit(data.X, y, **design)
     assert rows.features_.representation == "rows"  # every row is a landmark
-    kernels = kind(VIEWS, cv=None).fit(data.X, y, **design)
+    kernels = kind(VIEWS).fit(data.X, y, **design)
     assert_same(numbers(rows, data.new), numbers(kernels, data.new), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("kind", kinds(has("partial_fit")))
 @pytest.mark.parametrize("alpha", ["loo", "cv"])
 def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rng):
     X = rng.normal(size=(400, 6))
     classes = rng.integers(0, 3, 400)
     X[:, 0] += 1.5 * classes
     weights = rng.uniform(0.3, 2.0, 400)
-    y = X[:, 0] + rng.normal(size=400) if kind is MultipleKernelRidge else classes
-    exact = kind(LINEAR, norm=2, cv=None).fit(X, y, sample_weight=weights)
-    summed = kind(LINEAR, norm=2, alpha=alpha, cv=None, **MOMENTS)
+    y = X[:, 0] + rng.normal(size=400) if is_regressor(kind()) else classes
+    exact = kind(LINEAR, norm=2).fit(X, y, sample_weight=weights)
+    summed = kind(LINEAR, norm=2, alpha=alpha, **MOMENTS)
     for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
         summed.fit(X, y, sample_weight=scale * weights)
         # over 24 draws at most 2 %
@@ -200,9 +196,8 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
 
 
 @pytest.mark.filterwarnings("ignore:float64 cannot tell a noise level")
-@pytest.mark.parametrize(
-    "model", [KernelFDA(VIEWS, cv=None), ProbabilisticKDA(VIEWS), MixtureKDA(VIEWS)]
-)
+@pytest.mark.filterwarnings("ignore:.*the optimum is zero up to rounding")
+@pytest.mark.parametrize("model", some(ONE_EACH, has("predict_proba"), views=VIEWS))
 def test_rows_of_tiny_or_huge_weight_divide_nothing_by_zero(model, data):
     """A row of weight 1e-20 is as good as left out; two of 1e20 are all there is."""
     X, y = data.X, data.y(model)
@@ -214,14 +209,18 @@ def test_rows_of_tiny_or_huge_weight_divide_nothing_by_zero(model, data):
     assert np.all(np.isfinite(model.predict_proba(data.new)))
 
 
-@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelRidge(), MixtureKDA()])
+def leaves_rows_out(model):
+    return fits_with("groups")(model) or takes("noise")(model)
+
+
+@pytest.mark.parametrize("model", some(ONE_EACH, leaves_rows_out))
 def test_a_row_that_outweighs_all_others_is_refused(model, data):
     """Before, class shares and means without it were divided by zero."""
     heavy = np.where(np.arange(N) == 7, 1e16, 1.0)
     message = "row 7 has the weight 1e\\+16, and all other rows together 59: .*Reduce"
     with pytest.raises(ValueError, match=message):
         model.fit(data.X, data.y(model), sample_weight=heavy)
-    if not isinstance(model, MixtureKDA):
+    if fits_with("groups")(model):
         heavy[8] = 1e16
         with pytest.raises(ValueError, match="the group of row 7 has the weight 2e"):
             model.fit(data.X, data.y(model), heavy, (np.arange(N) + 1) // 2)
@@ -258,26 +257,26 @@ def test_rows_of_weight_zero_are_left_out(model, data):
     assert_same(one, numbers(model, data.new), rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("kind", kinds(has("partial_fit")))
 def test_rows_of_weight_zero_in_portions(kind, data):
     y, weights = data.y(kind()), data.weights.copy()
     weights[::5] = weights[40:] = 0.0  # the last portion has no weight at all
     kept = weights > 0
-    model, other = (kind(LINEAR, norm=2, cv=None) for _ in range(2))
+    model, other = (kind(LINEAR, norm=2) for _ in range(2))
     for part in (slice(0, 40), slice(40, N)):
         model.partial_fit(data.X[part], y[part], sample_weight=weights[part])
     other.partial_fit(data.X[kept], y[kept], sample_weight=weights[kept])
     assert_same(numbers(model, data.new), numbers(other, data.new), rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA])
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), is_classifier))
 def test_balanced_classes_are_the_weights_they_stand_for(kind, data):
     y = data.classes
     sums = np.bincount(y, data.weights)  # of copies, if weights are whole numbers
     weights = data.weights * (np.sum(sums) / (len(sums) * sums))[y]
-    expected = kind(VIEWS, cv=None).fit(data.X, y, sample_weight=weights)
+    expected = kind(VIEWS).fit(data.X, y, sample_weight=weights)
     expected = numbers(expected, data.new)
-    model = kind(VIEWS, class_weight="balanced", cv=None)
+    model = kind(VIEWS, class_weight="balanced")
     model.fit(data.X, y, sample_weight=data.weights)
     assert_same(numbers(model, data.new), expected, rtol=1e-12)
 
@@ -355,24 +354,17 @@ def subjects(seed):
 # variance, and the share of the larger class is guessed right (the standard error of a
 # mean over 80 subjects is 0.06); without groups 0.99 or more.
 @pytest.mark.one_seed
-@pytest.mark.parametrize(
-    "kind",
-    [
-        KernelFDA,
-        partial(MultipleKernelFDA, norm=1),
-        partial(MultipleKernelRidge, norm=1),
-    ],
-)
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), norm=1))
 def test_groups_are_not_predicted_from_their_own_rows(kind):
     errors, scores, leaking = [], [], []
     for seed in range(2):
         X, y, groups = subjects(seed)
         views = [("a", "rbf", slice(0, 5)), ("b", "rbf", slice(5, 10))]
-        model = kind(views, cv=None).fit(X, y, groups=groups)
+        model = kind(views).fit(X, y, groups=groups)
         errors.append(model.loo_error_)
         larger = max(np.mean(y), 1 - np.mean(y))
         scores.append(getattr(model, "loo_score_", larger) - larger)
-        leaking.append(kind(views, cv=None).fit(X, y).loo_error_)
+        leaking.append(kind(views).fit(X, y).loo_error_)
     assert np.mean(leaking) < 0.2  # measured: 0.037
     assert np.mean(errors) > 0.95  # measured: 1.05
     assert np.mean(scores) < 0.07  # measured: 0
@@ -404,14 +396,7 @@ def test_what_portions_cannot_have_is_refused(data):
         MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        KernelFDA,
-        partial(MultipleKernelFDA, norm=1),
-        partial(MultipleKernelRidge, norm=1),
-    ],
-)
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), norm=1))
 def test_weights_and_groups_are_routed(kind, data):
     groups, own = np.arange(N) // 3, {"alpha": 0.1, "cv": 2}
     with config_context(enable_metadata_routing=True):

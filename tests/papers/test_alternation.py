@@ -146,4 +146,5 @@ def test_over_weights(bank, alpha, C, meets):
     optimum = solve(SubspaceMargin(bank, signs, alpha, C), Simplex(), tol=1e-7)
     assert np.all(bound <= optimum.value * (1 + 1e-7))
     assert np.all(value >= optimum.lower_bound * (1 - 1e-7))
-    assert (value.min() - bound.max() <= 1e-4 * value.min()) == meets
+    # measured: up to 9e-5 where they meet, 0.11 or more where they do not
+    assert (value.min() - bound.max() <= 1e-2 * value.min()) == meets

@@ -133,6 +133,7 @@ def test_bounds_enclose_the_saddle_point(split, uncorrelated):
         == len(found["errors"])
         == chen2008.ROUNDS
     )
+    # weak duality, for any point of either problem
     assert min(found["upper"]) >= 1 - 1e-4
     assert max(found["lower"]) <= 1 + 1e-4
     model = SubspaceKernelSVC(

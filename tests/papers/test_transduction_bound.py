@@ -148,7 +148,7 @@ def test_the_trace_is_fixed_before_the_labels_are_seen(rng, options):
     if "norm" in options:
         largest = 2 * n * np.sqrt(2)
     a, K = model.dual_coef_[:, 0], model.kernel_
-    assert np.trace(K) < 0.99 * largest
+    assert np.trace(K) < 0.99 * largest  # measured: 0.36 to 0.96
     f, labels = (K @ a)[:n] / np.sqrt(a @ K @ a), np.where(y[:n] == 1, 1, -1)
     by_hand = transduction_bound(f, labels, 0.2, largest, learned_kernel=True)
     assert found.corrected == pytest.approx(by_hand.corrected, rel=1e-6)

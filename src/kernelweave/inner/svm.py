@@ -336,7 +336,8 @@ def _interior_point(
 def _snapped(state: _State) -> np.ndarray:
     """The entries of s, with those that tend to a bound set to it."""
     s = np.where(state.s < state.t, state.s, 1.0 - state.t)
-    s = np.where((state.s < AT_BOUND) & (state.s < state.below), 0.0, s)
+    small = state.s < AT_BOUND * np.max(state.s)  # the range, C, may be far larger
+    s = np.where(small & (state.s < state.below), 0.0, s)
     return np.where((state.t < AT_BOUND) & (state.t < state.above), 1.0, s)
 
 
