@@ -314,12 +314,12 @@ def test_a_score_that_a_fold_cannot_have_is_refused(rng):
         view_ablation(model, X, y, cv=LeaveOneOut(), scoring="roc_auc")
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_display(rng):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, **PLAIN).fit(X, y)
     display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
-    assert display.result.recommended  # and marked
+    assert display.result.recommended  # with this draw; the plot marks it
     left, right = display.axes_
     assert sorted(t.get_text() for t in left.get_yticklabels()) == sorted(NAMES)
     assert right.get_yticklabels()[0].get_text() == "all views"
