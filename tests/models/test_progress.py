@@ -121,7 +121,7 @@ def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem)
     """Neither norms, products nor folds follow, and no earlier score stays."""
     problem = make_problem(3)
     model = kind(problem.views, cv=3, **settings).fit(problem.X, problem.y)
-    assert model.cv_score_ > 0
+    assert np.isfinite(model.cv_score_)
     recorder = Recorder(*stop)
     model.set_callbacks(recorder)
     with warnings.catch_warnings():
