@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics import balanced_accuracy_score, log_loss, r2_score
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.pipeline import make_pipeline
 
 from kernelweave import (
     KernelAlignment,
@@ -239,7 +240,8 @@ def test_a_row_without_a_prediction_is_not_right(rows):
     ("model", "y", "message"),
     [
         (KernelAlignment(VIEWS), [0, 1], "only transforms"),
-        (DummyRegressor(), [0, 1], "estimator of this package"),
+        (DummyRegressor(), [0, 1], "this package, got DummyRegressor; for example"),
+        (make_pipeline(classifier()), [0, 1], "got Pipeline; .* pass its last step"),
         (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
         (classifier(), ["a", None], r"no label in row 1"),
     ],

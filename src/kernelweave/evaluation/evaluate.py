@@ -207,11 +207,16 @@ def _refuse(model: Any, y: Any) -> None:
     """Refuse what is not a classifier or regressor of this package."""
     kind = type(model).__name__
     if not isinstance(model, KernelModel):
+        advice = f"derive {kind} from {KernelModel.__module__}.KernelModel"
+        if hasattr(model, "steps"):
+            advice = (
+                "instead of a Pipeline, pass its last step, with the earlier ones in "
+                "the kernels of its views (kernelweave.kernels.Pipe)"
+            )
+        elif not hasattr(model, "kernel_weights_"):
+            advice = "for example MultipleKernelFDA or MultipleKernelRidge"
         raise TypeError(
-            f"evaluate needs an estimator of this package, got {kind}, which is not "
-            f"derived from {KernelModel.__module__}.KernelModel; instead of a "
-            "Pipeline, pass its last step, with the earlier ones in the kernels of its "
-            "views (kernelweave.kernels.Pipe)"
+            f"evaluate needs an estimator of this package, got {kind}; {advice}"
         )
     if not is_classifier(model) and not is_regressor(model):
         raise TypeError(

@@ -47,7 +47,7 @@ def last_step(estimator: Any) -> Any:
 
 
 def taken_by(method: Any, of_rows: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arguments per row that ``fit`` of a method takes; all, if it takes any.
+    """The per-row arguments that a method's ``fit`` takes: all, if ``**kwargs``.
 
     Those of a Pipeline are for its last step.
     """

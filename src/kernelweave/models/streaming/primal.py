@@ -89,7 +89,7 @@ def _mapped(
     """
     features = recipe.features
     kernel_map = FeatureKernelMap(features, mean, active, recipe.like)
-    # (the standard of arrays allows no slice beyond the last row)
+    # the array API standard allows no slice beyond the last row
     maps = features.report([rows[: min(256, rows.shape[0]), :] for rows in probe])
     report = FeatureReport(kind, intake.why, features.n_features, maps)
     kernel_map.remarks += report.remarks
