@@ -235,8 +235,8 @@ def primal_values(
 MAX_MACHINE_STEPS = 100
 #: A small gap that has not shrunk for this many iterations is limited by rounding.
 STUCK_AFTER = 6
-#: A variable within this share of its range (or, without one, of the largest
-#: variable) from a bound is at it.
+#: A variable within this share of its range, or of the largest variable if that is
+#: less, from a bound is at it.
 AT_BOUND = 1e-9
 
 
@@ -578,7 +578,7 @@ def libsvm(
 
 def free_rows(a: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which variables (n, m) are strictly inside their box, and which at its top."""
-    room = AT_BOUND * np.where(np.isfinite(box), box, np.max(a, axis=0))
+    room = AT_BOUND * np.minimum(box, np.max(a, axis=0))  # C may be far larger than a
     return (a > room) & (a < box - room), (a >= box - room) & (box > 0.0)
 
 
