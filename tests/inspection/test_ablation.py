@@ -391,3 +391,25 @@ def test_folds_that_divide_groups(rng):
     ]
     found = view_ablation(model, X, y, groups=groups, cv=PredefinedSplit(fold))
     assert found.order == view_ablation(model, X, y, groups=groups, cv=apart).order
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("grouped", [False, True])
+def test_classes_that_a_fold_cannot_learn_are_not_judged(rng, grouped):
+    """Each of their rows cost 36 nats, the most that a log loss can be."""
+    X, y, groups = groups_of_noise(rng)
+    lost = np.flatnonzero(groups == 3) if grouped else np.array([0])
+    y = y.astype(object)
+    y[lost] = "rare"
+    model = MultipleKernelFDA(VIEWS[:2], norm=1, cv=None).fit(X, y)
+    folds = [
+        (np.flatnonzero(groups % 3 != i), np.flatnonzero(groups % 3 == i))
+        for i in range(3)
+    ]
+    of_rows = {"groups": groups} if grouped else {}
+    found = view_ablation(model, X, y, cv=folds, **of_rows)
+    assert "rare" in found.remarks[0] and f"{len(lost)} row" in found.remarks[0]
+    assert all(step["loss"] < 2 * np.log(3) for step in found.order)
+    kept = [(train, np.setdiff1d(test, lost)) for train, test in folds]
+    same = view_ablation(model, X, y, cv=kept, **of_rows)
+    assert same.order == found.order and same.remarks == []

@@ -37,7 +37,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length, read_groups
 from kernelweave.models.shared.learner import choose_splits
-from kernelweave.views.columns import counted, is_precomputed
+from kernelweave.views.columns import counted, is_precomputed, some
 
 Views = frozenset[str]
 
@@ -84,6 +84,8 @@ class Trials:
         A unit for the outputs of a regression in which their squares do not overflow.
     folds : list of (train, test)
         Row numbers.
+    remarks : list of str
+        Which rows are not judged.
     known : dict of Views to Trial
         The results of every set that was run.
     """
@@ -120,6 +122,7 @@ class Trials:
             )
         codes = read_groups(groups, len(self.y), "view_ablation", "holds out groups")
         self.design = RowDesign(len(self.y), groups=codes)
+        self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
@@ -144,9 +147,28 @@ class Trials:
             splits = choose_splits(cv, targets, self.design, classify, random_state)
         # large groups may leave some empty
         folds = [(train, test) for train, test in splits if len(test)]
+        if self.design.groups is not None:
+            folds = self._apart(folds)
+        if classify:
+            folds = self._of_known_classes(folds)
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
-        return folds if self.design.groups is None else self._apart(folds)
+        return folds
+
+    def _of_known_classes(
+        self, folds: list[tuple[np.ndarray, np.ndarray]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The folds without the rows whose classes their models cannot know."""
+        known = [np.isin(self.y[test], self.y[train]) for train, test in folds]
+        pairs = list(zip(folds, known, strict=True))
+        unknown = np.concatenate([self.y[test[~own]] for (_, test), own in pairs])
+        if len(unknown):
+            classes = some(repr(str(label)) for label in np.unique(unknown))
+            self.remarks.append(
+                f"Not judged: {counted(len(unknown), 'row')} whose class is absent "
+                f"from the training rows of the fold ({classes})."
+            )
+        return [(train, test[own]) for (train, test), own in pairs if np.any(own)]
 
     def _apart(
         self, folds: list[tuple[np.ndarray, np.ndarray]]

@@ -123,7 +123,8 @@ def view_ablation(
         refits; None without certificates).
 
         ``recommended``, the views to keep; ``recommendation``, a sentence;
-        ``loss_name``; ``baseline_loss``, that of predicting without any view.
+        ``loss_name``; ``baseline_loss``, that of predicting without any view;
+        ``remarks``, sentences about rows that are not judged.
 
     Notes
     -----
@@ -161,6 +162,7 @@ def view_ablation(
         recommendation=sentence,
         loss_name=trials.loss_name,
         baseline_loss=float(np.mean(baseline)),
+        remarks=trials.remarks,
     )
 
 
