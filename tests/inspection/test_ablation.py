@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.model_selection import (
     GridSearchCV,
@@ -20,7 +23,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, has, some
+from estimators import ONE_EACH, fits_with, has, kinds, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -28,8 +31,14 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave.evaluation import evaluate
 from kernelweave.exceptions import KernelWarning
-from kernelweave.inspection import AblationDisplay, view_ablation
+from kernelweave.inspection import (
+    AblationDisplay,
+    view_ablation,
+    view_pvalues,
+    weight_intervals,
+)
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
 from kernelweave.inspection.ablation import _is_hopeless
@@ -391,6 +400,27 @@ def test_folds_that_divide_groups(rng):
     ]
     found = view_ablation(model, X, y, groups=groups, cv=PredefinedSplit(fold))
     assert found.order == view_ablation(model, X, y, groups=groups, cv=apart).order
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("kind", kinds(fits_with("groups"), alpha=1.0, norm=1))
+def test_forgotten_groups_are_missed(rng, kind):
+    X, y, groups = groups_of_noise(rng)
+    y = (y == "yes").astype(int)
+    model = kind(VIEWS[:2]).fit(X, y, groups=groups)
+    judges = {view_ablation: {"cv": 2}}
+    if kind.func is MultipleKernelFDA:
+        judges |= {
+            view_pvalues: {"n_decoys": 1},
+            weight_intervals: {"n_resamples": 2},
+            evaluate: {"cv": 2},
+        }
+    for judge, settings in judges.items():
+        for fitted in model, pickle.loads(pickle.dumps(model)):
+            with pytest.warns(KernelWarning, match=f"{judge.__name__} was not given"):
+                judge(fitted, X, y, **settings)
+        judge(model, X, y, groups=groups, **settings)
+    view_ablation(clone(model).fit(X, y, groups=groups).fit(X, y), X, y, cv=2)
 
 
 @pytest.mark.one_seed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -106,8 +104,8 @@ def test_gaps_of_a_view_that_does_not_vary_are_not_filled(rng):
 def test_groups_of_a_size_change_places(rng):
     """A decoy has the rows of one group of the same size in place of each group's."""
     groups = rng.permutation(np.repeat(np.arange(9), [1, 1, 2, 2, 3, 3, 3, 5, 6]))
-    problem = SimpleNamespace(n_rows=len(groups), targets=rng.integers(2, size=26))
-    blocks, random = _blocks(problem, groups), np.random.RandomState(0)
+    targets, random = rng.integers(2, size=26), np.random.RandomState(0)
+    blocks = _blocks(targets, groups)
     sizes, taken, places = np.bincount(groups), set(), set()
     for _ in range(60):
         order = _order(blocks, len(groups), random)

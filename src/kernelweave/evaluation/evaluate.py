@@ -17,6 +17,7 @@ from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
+    groups_for,
     log_losses,
     observed_views,
     taken_by,
@@ -28,7 +29,6 @@ from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
-    read_groups,
 )
 from kernelweave.models.shared.learner import accuracy, ratio_of_means
 from kernelweave.views.columns import is_precomputed, listed, some
@@ -147,7 +147,7 @@ def evaluate(
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
-    codes = read_groups(groups, n, "evaluate", "holds out groups")
+    codes = groups_for(model, groups, n, "evaluate", "holds out groups")
     design = RowDesign(n, weights, codes)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}

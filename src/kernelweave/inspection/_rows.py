@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.inputs import read_groups
 from kernelweave.views.columns import is_dict, is_precomputed
 from kernelweave.views.precomputed import stack_kernels
 
@@ -29,6 +30,24 @@ def without_repeated_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)
         yield
+
+
+def groups_for(
+    model: KernelModel, groups: Any, n: int, owner: str, does: str
+) -> np.ndarray | None:
+    """Codes of the groups of n rows; a warning if only ``fit`` was given groups.
+
+    ``owner`` and what it ``does`` with groups are for messages.
+    """
+    if groups is None and model._has_groups:
+        warnings.warn(
+            f"{owner} was not given the groups that the {type(model).__name__} was "
+            "fitted with, so it takes all rows for independent, and chance may look "
+            "like a finding. Pass groups",
+            KernelWarning,
+            stacklevel=3,
+        )
+    return read_groups(groups, n, owner, does)
 
 
 def refittable(estimator: Any) -> Any:

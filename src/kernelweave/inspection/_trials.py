@@ -20,6 +20,7 @@ from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     fitted_model,
+    groups_for,
     has_products,
     last_step,
     log_losses,
@@ -35,7 +36,7 @@ from kernelweave.inspection._rows import (
     without_views,
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
-from kernelweave.models.shared.inputs import check_length, read_groups
+from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.columns import counted, is_precomputed, some
 
@@ -120,7 +121,8 @@ class Trials:
                 "scoring must be None if rows lack views: rows without any view of a "
                 "set are predicted without the model, which a scorer cannot do"
             )
-        codes = read_groups(groups, len(self.y), "view_ablation", "holds out groups")
+        n, does = len(self.y), "holds out groups"
+        codes = groups_for(model, groups, n, "view_ablation", does)
         self.design = RowDesign(len(self.y), groups=codes)
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)

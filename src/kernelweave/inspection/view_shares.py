@@ -19,10 +19,9 @@ from kernelweave.inspection._figure import (
     text_beside,
 )
 from kernelweave.inspection._problem import WeightProblem, problem_of
-from kernelweave.inspection._rows import fitted_model
+from kernelweave.inspection._rows import fitted_model, groups_for
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
-from kernelweave.models.shared.inputs import read_groups
 from kernelweave.views.columns import counted
 
 #: A share above this counts as selected.
@@ -140,7 +139,8 @@ def weight_intervals(
         )
     problem = problem_of(model, X, y, "weight_intervals")
     does = "divides the groups into halves"
-    codes = read_groups(groups, problem.n_rows, "weight_intervals", does)
+    n, owner = problem.n_rows, "weight_intervals"
+    codes = groups_for(problem.model, groups, n, owner, does)
     units = np.arange(problem.n_rows) if codes is None else codes
     members = _class_members(problem, units)
     rng = check_random_state(random_state)

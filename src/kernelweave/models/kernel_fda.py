@@ -230,7 +230,8 @@ class KernelFDA(KernelDiscriminant):
             progress=progress,
         )
         fit = self._discriminate
-        self._set_fitted(learn_classes(self, kernels, options, fit, progress))
+        fitted = learn_classes(self, kernels, options, fit, progress)
+        self._set_fitted(fitted, _has_groups=groups is not None)
         progress.end()
         return self
 

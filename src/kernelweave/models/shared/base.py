@@ -504,6 +504,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
     _portions: Any = None  # the rows of ``partial_fit`` so far
+    _has_groups: bool = False  # whether ``fit`` was given groups
 
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
@@ -579,7 +580,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Drop the results of an earlier fit, but keep what is known of the columns."""
         columns = ("n_features_in_", "feature_names_in_")
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
-        for name in (*results, "_portions"):
+        for name in (*results, "_portions", "_has_groups"):
             self.__dict__.pop(name, None)
 
     def _bring_home(self) -> None:
@@ -680,7 +681,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         Subclasses define ``_learn(rows, options, progress) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
-        self._set_fitted(train(self, X, y, sample_weight, groups, progress))
+        fitted = train(self, X, y, sample_weight, groups, progress)
+        self._set_fitted(fitted, _has_groups=groups is not None)
         progress.end()
         return self
 
