@@ -529,3 +529,38 @@ def test_sparse_rows_need_no_dense_copy(estimator, rng, monkeypatch):
     views = [("v", [scaled, "rbf", "cosine", "laplacian"], slice(None))]
     model = clone(estimator).set_params(views=views).fit(X, Y)
     assert np.all(np.isfinite(output(model, X[:5])))
+
+
+@pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
+def test_gaps_that_only_new_rows_have(estimator, rng):
+    """A view of numbers alone fills them like one that also has categories."""
+    X = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
+    views = [("one", "auto", ["a", "b"]), ("two", ["auto", "rbf"], ["c", "d"])]
+    model = estimator.set_params(views=views).fit(X, Y)
+    new, by_hand = X.head(4).copy(), X.head(4).copy()
+    new.loc[0, "b"], by_hand.loc[0, "b"] = np.nan, X.b.median()
+    new["c"], by_hand.loc[1, "c"] = new["c"].astype("Float64"), X.c.median()
+    new.loc[1, "c"] = pd.NA
+    for fitted in model, pickle.loads(pickle.dumps(model)):
+        with pytest.warns(KernelWarning, match="column '[bc]': 1 gap") as caught:
+            assert_array_equal(output(fitted, new), output(model, by_hand))
+        assert len(caught) == 2
+    empty = X.drop(index=2).reindex(range(4))
+    with pytest.raises(ValueError, match="every view is missing in row 2"):
+        output(model, empty)
+
+
+def test_gaps_that_only_new_rows_have_in_products_and_folds(rng):
+    X = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
+    views = [("one", "auto", ["a", "b"]), ("two", "auto", ["c", "d"])]
+    settings = {"norm": 1, "alpha": 0.1, "cv": None}
+    model = MultipleKernelFDA(views, interactions=True, **settings).fit(X, Y)
+    new = X.head(4).copy()
+    new.loc[0, "b"] = np.nan
+    with pytest.warns(KernelWarning, match="column 'b': 1 gap"):
+        found = output(model, new)
+    assert_array_equal(found, output(model, new.fillna({"b": X.b.median()})))
+    X.loc[0, "b"] = np.nan
+    with pytest.warns(KernelWarning, match="column 'b': 1 gap"):
+        scores = cross_val_score(MultipleKernelFDA(views, **settings), X, Y, cv=2)
+    assert np.all(np.isfinite(scores))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,16 +67,26 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """What is done with all columns of a view: one :class:`ColumnUse` for each."""
+    """What is done with all columns of a view.
+
+    Attributes
+    ----------
+    uses : tuple of ColumnUse
+        One per column.
+    medians : ndarray of shape (d,) or None
+        What replaces the gaps of new rows, if the columns are used as they are.
+    """
 
     uses: tuple[ColumnUse, ...]
+    medians: np.ndarray | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         # A file that has an object for each of 5,000 columns takes seconds to load.
         ways: dict[ColumnUse, int] = {}
         which = [ways.setdefault(replace(u, column=None), len(ways)) for u in self.uses]
         columns = [use.column for use in self.uses]
-        return {"columns": columns, "ways": list(ways), "which": np.array(which)}
+        parts = {"columns": columns, "ways": list(ways), "which": np.array(which)}
+        return parts | {"medians": self.medians}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         uses = state.get("uses")  # in older files
@@ -84,6 +94,7 @@ class ColumnPlan:
             pairs = zip(state["columns"], state["which"].tolist(), strict=True)
             uses = tuple(replace(state["ways"][k], column=name) for name, k in pairs)
         object.__setattr__(self, "uses", uses)
+        object.__setattr__(self, "medians", state.get("medians"))
 
     @property
     def is_plain(self) -> bool:
@@ -373,10 +384,34 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
         if gaps and not use.n_missing:
             found.append(f"column {use.column!r}: {counted(gaps, 'gap')}")
     if found:
-        warnings.warn(
-            f"view {view.name!r}: new rows hold what no training row has. "
-            f"{some(found)}. An unknown category equals none of the known ones, and a "
-            "number that is missing is replaced by the median of the training rows",
-            KernelWarning,
-            stacklevel=3,
-        )
+        _warn_unseen(view, found)
+
+
+def fill_gaps(
+    view: View, block: np.ndarray, medians: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """New rows (m, d) of a view of plain numbers, with medians (d,) in place of gaps.
+
+    A warning names the columns: no training row has a gap there. The columns of a
+    product of views are those of others. Only the ``rows`` (m,) that have the view are
+    filled.
+    """
+    gaps = np.isnan(block) & rows[:, None]
+    counts = np.sum(gaps, axis=0)
+    if not np.any(counts):
+        return block
+    if not view.joint:
+        uses = view.plan.uses
+        pairs = [(uses[j].column, counts[j]) for j in np.flatnonzero(counts)]
+        _warn_unseen(view, [f"column {c!r}: {counted(k, 'gap')}" for c, k in pairs])
+    return np.where(gaps, medians, block).astype(block.dtype)
+
+
+def _warn_unseen(view: View, found: list[str]) -> None:
+    warnings.warn(
+        f"view {view.name!r}: new rows hold what no training row has. {some(found)}. "
+        "An unknown category equals none of the known ones, and a number that is "
+        "missing is replaced by the median of the training rows",
+        KernelWarning,
+        stacklevel=4,
+    )

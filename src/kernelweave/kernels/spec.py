@@ -346,6 +346,8 @@ def settle(view: View, block: Any) -> tuple[View, Any]:
         elif plan is None:
             plan = plan_columns(block, view.name)
     if plan.is_plain and found <= {"auto", "numbers"}:
+        if plan.medians is None:
+            plan = replace(plan, medians=np.median(block.numbers, axis=0))
         return replace(view, raw=False, plan=plan), block.numbers
     return replace(view, plan=plan), block
 

@@ -31,7 +31,7 @@ from kernelweave._array import (
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.centering import Standard
-from kernelweave.kernels.encoding import warn_unseen
+from kernelweave.kernels.encoding import fill_gaps, warn_unseen
 from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
@@ -1194,13 +1194,18 @@ def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[
     Arrays of numbers are always read as numbers, and so is a view that is the product
     of others.
     """
-    objects = is_numpy(X) and X.dtype.kind not in "fiubc"
-    if issparse(X) or (is_array(X) and not objects):
+    if not _has_columns(X):
         return views
     return [
         replace(view, raw=_reads_columns(X, view, columns))
         for view, columns in zip(views, positions, strict=True)
     ]
+
+
+def _has_columns(X: Any) -> bool:
+    """Whether X is a table, or an array of objects, rather than one of numbers."""
+    objects = is_numpy(X) and X.dtype.kind not in "fiubc"
+    return objects or not (issparse(X) or is_array(X))
 
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
@@ -1249,25 +1254,31 @@ def split_blocks(
     raw = {v: read_columns(X, positions[v]) for v in present if views[v].raw}
     if dtype is None and not all(block.is_single for block in raw.values()):
         dtype = np.float64
+    medians = _medians_of(X, views, positions, plain, model.missing)
+    entries = np.ones((n, width), dtype=bool)  # whether there is any
     if plain:
-        chosen = [views[v] for v in plain], [positions[v] for v in plain]
         found, observed[:, plain] = split_views(
             X,
-            *chosen,
+            [views[v] for v in plain],
+            [positions[v] for v in plain],
             missing=model.missing != "error",
-            partial=[imputes(view.kernel) for view in chosen[0]],
+            partial=[v in medians or imputes(views[v].kernel) for v in plain],
             dtype=dtype,
         )
         dtype = found[0].dtype
         for v, block in zip(plain, found, strict=True):
             blocks[v] = block
+    for v in medians:
+        entries[:, v] = ~np.all(np.isnan(blocks[v]), axis=1)
     dtype = np.float32 if dtype is None else dtype
     for v, block in raw.items():
         blocks[v] = block.astype(dtype)
         observed[:, v] = _check_columns(model, views[v], blocks[v])
-    if len(raw) == width and model.missing == "error":  # no row may be all gaps
-        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
-        check_some_view(np.stack(entries, axis=1))
+        entries[:, v] = ~np.all(block.gaps, axis=1)
+    if model.missing == "error" and not np.all(entries):  # no row may be all gaps
+        check_some_view(entries)
+    for v in medians:
+        blocks[v] = fill_gaps(views[v], blocks[v], medians[v], observed[:, v])
     for v in set(range(width)) - set(present):
         shape = n, (widths or [1] * width)[v]
         if views[v].raw:
@@ -1275,6 +1286,30 @@ def split_blocks(
         else:
             blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
+
+
+def _medians_of(
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    plain: list[int],
+    missing: str,
+) -> dict[int, np.ndarray]:
+    """By number, the views of plain numbers whose gaps in new rows are filled, and how.
+
+    Products of views have the medians of their columns, unless ``missing`` lets them
+    lack rows.
+    """
+    if not _has_columns(X):
+        return {}
+    plans = {v: views[v].plan for v in plain if views[v].plan is not None}
+    found = {v: p.medians for v, p in plans.items() if p.medians is not None}
+    pairs = (zip(positions[v], found[v], strict=True) for v in found)
+    known = {column: median for own in pairs for column, median in own}
+    for v in plain:
+        if views[v].joint and missing == "error" and set(positions[v]) <= set(known):
+            found[v] = np.array([known[column] for column in positions[v]])
+    return found
 
 
 def read_new_rows(
