@@ -230,7 +230,7 @@ COUNTS, ONE_VALUE = "counts the rows, as an id does", "the same value in every r
 def looks_like_ids(values: np.ndarray) -> bool:
     """Whether numbers (n,) are different integers that fill at least half their range.
 
-    Those of a random subset of the rows of a table with row numbers do so as well.
+    So do those of a random subset of the rows of a table with row numbers.
     """
     n = len(values)
     if n < FEWEST_IDS or not float(np.max(values) - np.min(values)) + 1 <= 2 * n:
@@ -243,7 +243,7 @@ def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
     low, high, n = np.min(block, axis=0), np.max(block, axis=0), len(block)
     narrow = high - low + 1 <= 2 * n if n >= FEWEST_IDS else np.zeros(len(low), bool)
     uses = [ColumnUse(label, "number", NUMBER) for label in labels]
-    # If all are constant, so are the kernels, which has its own error.
+    # If all are constant, so are the kernels, which raises an error of its own.
     constant = NUMBER if np.all(low == high) else LEFT_OUT
     for j in np.flatnonzero(low == high):
         uses[j] = replace(uses[j], use=constant, remark=ONE_VALUE)
@@ -374,7 +374,7 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
             found.append(f"column {use.column!r}: {counted(gaps, 'gap')}")
     if found:
         warnings.warn(
-            f"view {view.name!r}: new rows hold what no training row has. "
+            f"view {view.name!r}: new rows hold values that no training row has. "
             f"{some(found)}. An unknown category equals none of the known ones, and a "
             "number that is missing is replaced by the median of the training rows",
             KernelWarning,

@@ -351,7 +351,7 @@ def settle(view: View, block: Any) -> tuple[View, Any]:
 
 
 def remarks_of(views: list[View]) -> list[str]:
-    """What "auto" does with the columns of each view, and who sees targets."""
+    """What "auto" does with each view's columns, and which transformers see targets."""
     plans = [(view.name, view.plan) for view in views if view.plan is not None]
     found = [remark for name, plan in plans for remark in plan.remarks(name)]
     for view in views:
