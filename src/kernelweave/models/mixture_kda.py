@@ -102,7 +102,7 @@ class MixtureKDA(KernelDiscriminant):
         Probabilities of the classes among new rows, in the order of the sorted labels;
         None takes their shares among the weighted training rows.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead); train
         each expert on the rows that have its view, and renormalise the weights over the
         experts that a row has ("available"); or fill centred kernels with zeros

@@ -58,7 +58,7 @@ class Mixture:
     error : float, default=0
         Bound on the error of the value due to digits that the kernels had lost.
     unit : str, default="nats per row"
-        That of the gap; "relative" for values with a natural zero.
+        Unit of the gap; "relative" for values with a natural zero.
     shared : bool, default=False
         Whether one expert is responsible for all coordinates of a row.
 
@@ -107,9 +107,9 @@ def learn_weights(
 ) -> tuple[np.ndarray, list[Outcome], float]:
     """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
 
-    Beside the outcomes of the groups of classes, a bound on the error of the sum of
-    their values is returned, due to digits that the kernels had lost. With noise="em"
-    the noise levels in the panel change as well; ``experts`` have all candidate levels.
+    Besides the outcomes of the groups of classes, a bound is returned on the error of
+    the sum of their values due to digits that the kernels had lost. With noise="em" the
+    noise levels in the panel change as well; ``experts`` have all candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))

@@ -1,8 +1,8 @@
 """``interactions="auto"``: products of views, if they lower the leave-one-out error.
 
 They are kept if they lower it by 10 % or more; in the folds of ``cv_score_``
-the same choice is made again. Explicit features have no such error for every row, and
-are learned from once.
+the same choice is made again. Explicit features have no such error for every row; with
+them, the model is learned only once.
 """
 
 from __future__ import annotations

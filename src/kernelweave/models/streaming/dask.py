@@ -46,7 +46,7 @@ class NumberedRows:
     rows, targets : list of Delayed
         Partitions of consecutive rows.
     ends : ndarray of shape (partitions + 1,)
-        The numbers of their first rows, and in the end the number of all rows.
+        The numbers of their first rows and, last, the number of all rows.
     n_rows : int
         That number.
     """

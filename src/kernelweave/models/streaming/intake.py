@@ -96,7 +96,7 @@ class Intake:
     why : str
         Why explicit features are used.
     products : bool, default=None
-        Whether to add products of views; None if ``model`` says.
+        Whether to add products of views; None leaves it to ``model``.
     least_sample : int, default=SAMPLE_ROWS
         Rows that fix the features, unless there are very many features.
     chunk_size : int, default=None
@@ -116,9 +116,9 @@ class Intake:
     views, positions : list
         The views and their columns, known after the first portion.
     like : array
-        No rows, with the namespace, device and dtype of the first portion.
+        An array of no rows with the namespace, device and dtype of the first portion.
     stored : list
-        No rows of each view, sparse or dense as in the first portion.
+        A block of no rows per view, sparse or dense as in the first portion.
     kind : str
         What its targets hold.
     """
@@ -185,7 +185,7 @@ class Intake:
         """The first portions, from which "auto" settles what to do with each column.
 
         Together they have the rows that fix the features, however few the first has.
-        A portion that does not match ends them, and is refused when it is reached.
+        The first that does not match ends them, and is refused when it is reached.
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
