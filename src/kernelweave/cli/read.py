@@ -255,7 +255,7 @@ def _decode(path: Path) -> str:
 
 
 def _separator(text: str) -> str:
-    """What separates cells: as frequent in each of the first lines as in the header."""
+    """The separator, as frequent in each of the first lines as in the header."""
     bare = re.sub(r'"[^"]*"', "", text[: 2**20])
     lines = [line for line in bare.split("\n", SNIFFED + 1)[:SNIFFED] if line.strip()]
 

@@ -72,7 +72,7 @@ def evaluate(
     **Standard errors** are those of a ratio R of means,
     :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
     over the m groups g (over rows, if there are no groups). If all rows are right, or
-    all wrong, that would be zero; the share is then computed as if there were two more
+    all wrong, that would be zero; it is then computed as if there were two more
     rows, one of them right. The same is done for the share of a class in the balanced
     accuracy, and for the share of rows on which two methods differ if they never do: a
     lead of zero is not certain either.
