@@ -56,7 +56,7 @@ INWARD, LEAST_AGAIN = 1e-3, 1e-6
 #: Earlier it would take weights to zero that are needed, and miss rows of a margin that
 #: become free.
 NEAR = 0.03
-#: Share of the gap to which the model is minimised, and the least that is asked for.
+#: Share of the gap to which the model is minimised, and the smallest gap to aim for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12
