@@ -63,7 +63,7 @@ def check_expansion(path: Path) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Arrays that claim to be larger than what is stored would exhaust the memory.
+    """Refuse arrays that claim to be larger than their data, as they would fill memory.
 
     A sparse one is an archive of arrays, compressed, in a member of its own.
     """

@@ -58,7 +58,7 @@ HEADER_TYPES: dict[str, Any] = {
 }
 #: No header of ours is longer.
 HEADER_BYTES = 16 * 2**20
-#: What a model whose parts do not fit together raises.
+#: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
