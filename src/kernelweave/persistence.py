@@ -48,7 +48,7 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: What the header holds, and the type of each entry.
+#: Entries of the header, and the type of each.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
     "written": str,
@@ -228,7 +228,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says about itself; the model is checked but not loaded."""
+    """The header of a model file; the model is checked but not loaded."""
     return _read(Path(path))[0]
 
 

@@ -124,7 +124,7 @@ def read_mudata(path: str) -> dict[str, Any]:
 
 
 def _annotation(found: Any) -> Any:
-    """What is known about the samples; copies from several modalities become one.
+    """The annotation of the samples; copies from several modalities become one.
 
     The column "stage" of the modality "rna" is called "rna:stage" in the whole. Columns
     whose values differ, such as read counts, keep these names.

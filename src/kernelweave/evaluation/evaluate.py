@@ -258,7 +258,7 @@ class _Judge:
     y : ndarray of shape (n,) or (n, n_outputs)
         Targets.
     outputs : StandardOutputs or None
-        Those of a regression; None for classes.
+        The targets of a regression; None for classes.
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
     design : RowDesign
@@ -340,7 +340,7 @@ IN_WORDS = {
 
 
 def summarise(table: list[dict[str, Any]], classify: bool) -> str:
-    """What the table says, in words that do not claim more than two standard errors."""
+    """The table in words, which claim no difference within two standard errors."""
     unit, form = (100.0, ".1f") if classify else (1.0, ".2f")
     score, error = (unit * table[0][key] for key in ("score", "score_se"))
     reached = f"reached an R² of {score:.2f}"

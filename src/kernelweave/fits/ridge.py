@@ -88,7 +88,7 @@ class RowDesign:
 
     @property
     def shift(self) -> float:
-        """What is added to the zero eigenvalue of ``G~``: the mean of all others."""
+        """The shift of the zero eigenvalue of ``G~``: the mean of all others."""
         return self.level * self.total / self.n_rows
 
     @cached_property

@@ -52,7 +52,7 @@ LOST_DIGITS = 4
 
 @dataclass(frozen=True)
 class Standard:
-    """What is done to every kernel K: ``G = s P K P``, or ``G = s K``.
+    """How every kernel K is centred and scaled: ``G = s P K P``, or ``G = s K``.
 
     A machine or a regression with a free intercept is the same on K and on ``P K P``:
     its coefficients sum to zero. Centring changes only the trace by which kernels are
@@ -73,7 +73,7 @@ class Standard:
 
     @classmethod
     def of(cls, model: Any, least_squares: bool) -> Standard:
-        """What the parameters ``centre`` and ``scale`` of an estimator ask for."""
+        """As the parameters ``centre`` and ``scale`` of an estimator say."""
         if model.centre or not least_squares:
             return cls(bool(model.centre), model.scale)
         return cls(True, None if model.scale is None else "given trace")
@@ -109,7 +109,7 @@ STANDARD = Standard()
 
 @dataclass(frozen=True)
 class Centering:
-    """What centring a test row of one kernel requires from the training rows.
+    """Means and scale of one kernel over the training rows, to centre test rows with.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ NUMBER, ONE_HOT, LEFT_OUT = "number", "one-hot", "left out"
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """What is done with a column.
+    """How a column is used.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """What is done with all columns of a view: one :class:`ColumnUse` for each."""
+    """How all columns of a view are used: one :class:`ColumnUse` for each."""
 
     uses: tuple[ColumnUse, ...]
 
@@ -347,7 +347,7 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
     block : Columns
         New rows.
     rows : ndarray of bool of shape (m,)
-        Those that have the view.
+        Which of them have the view.
     """
     found = []
     for j, use in enumerate(view.plan.uses):

@@ -274,7 +274,7 @@ class CallableKernel(Kernel):
         return K
 
     def _called(self, X: Any, Z: Any) -> Any:
-        """What the function returns; if it fails, an error that names it."""
+        """The result of the function; if it fails, an error that names it."""
         try:
             K = self.function(X, Z)
         except MemoryError:
@@ -629,7 +629,7 @@ def needs_targets(transformer: Any) -> bool:
 
 
 def _given(transformer: Any, X: Any) -> Any:
-    """What a transformer receives: a copy, since some keep their input or change it."""
+    """The input of a transformer: a copy, since some keep their input or change it."""
     if isinstance(transformer, Standardizer):
         return X.numbers if isinstance(X, Columns) else X
     if isinstance(X, Columns):
@@ -717,5 +717,5 @@ def rows_for(kernel: Kernel, X: Any) -> Any:
 
 
 def seen_by(kernel: Kernel, X: Any) -> Any:
-    """What the core of a resolved kernel is given for the rows X (n, d) of its view."""
+    """The input of the core of a resolved kernel, for rows X (n, d) of its view."""
     return apply_steps(kernel.steps, rows_for(kernel, X))

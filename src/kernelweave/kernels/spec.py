@@ -276,7 +276,7 @@ def gram_stack(
 
 
 def features_path(kernel: Kernel) -> Hashable:
-    """What the features of a kernel depend on: those with the same path share them."""
+    """A key for the features of a kernel: kernels with the same path share them."""
     steps = tuple(id(step) for step in kernel.steps)
     return steps, kernel.core.takes_columns, kernel.core.ignores_origin
 

@@ -285,7 +285,7 @@ class MixtureKDA(KernelDiscriminant):
         )
 
     def _problem(self, n_experts: int) -> str:
-        """What is maximised or minimised, for the certificate."""
+        """The problem in words, for the certificate."""
         if self.weights == "stacking":
             return "leave-one-out squared error of the mixed mean of each class"
         share = "shared" if self.weights == "shared" else "per-class"

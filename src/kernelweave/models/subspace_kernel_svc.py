@@ -355,7 +355,7 @@ class SubspaceKernelSVC(
         tol: float,
         remarks: tuple[str, ...],
     ) -> Certificate:
-        """What is known about weights and subspace together."""
+        """The certificate of weights and subspace together."""
         lower, has_weights = found.lower_bound, self._has_weights(len(found.weights))
         if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
@@ -378,7 +378,7 @@ class SubspaceKernelSVC(
         )
 
     def _problem(self, alpha: float, design: RowDesign) -> str:
-        """What was minimised, for the certificate."""
+        """The problem in words, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
         size = "" if few is None else f" of at most {counted(few, 'dimension')}"

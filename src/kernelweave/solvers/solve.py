@@ -101,7 +101,7 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What every solver returns.
+    """The result of any solver.
 
     Attributes
     ----------

@@ -578,7 +578,7 @@ def counted(n: int, thing: str) -> str:
 
 
 def with_names(thing: str, words: Iterable[str], most: int = 5) -> str:
-    """What the words name, and the first few of them: view 'a', views 'a', 'b'."""
+    """A noun and the first few names: view 'a', views 'a', 'b'."""
     words = list(words)
     return f"{thing}{'s' * (len(words) > 1)} {some(words, most)}"
 

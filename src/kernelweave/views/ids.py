@@ -95,7 +95,7 @@ def other_spellings(
 
 
 def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
-    """What to do about ids that differ only in spelling."""
+    """Advice on ids that differ only in spelling."""
     types = sorted({type(value).__name__ for pair in pairs for value in pair})
     if len(types) > 1:
         return (

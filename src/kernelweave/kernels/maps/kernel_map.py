@@ -370,7 +370,7 @@ FASTER_FROM, SHARED_BY = 2000, 12
 
 
 class FittedMap:
-    """What every map from rows to kernels reports about itself.
+    """The attributes that all maps from rows to kernels have.
 
     Attributes
     ----------

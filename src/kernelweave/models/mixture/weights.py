@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # estimators are built from what is here
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_NOISE_ROUNDS = 100
 #: Gain in log likelihood, per unit of row weight, for which a noise level is changed:
-#: levels that are tied would be exchanged for ever.
+#: levels that are tied would be exchanged forever.
 GAIN_OF_LEVEL = 1e-9
 
 #: Weights of the experts of one or all classes.

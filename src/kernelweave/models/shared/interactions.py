@@ -38,7 +38,7 @@ def _worthwhile(products: Fitted, alone: Fitted) -> bool:
 
 
 def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
-    """What was learned with the products of views, if they are worth it, or without."""
+    """The fit with the products of views if they are worth it, else the one without."""
     if _worthwhile(products, alone):
         return products
     # The folds made the same choice themselves, so their score holds for either.

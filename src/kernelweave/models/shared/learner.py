@@ -220,7 +220,7 @@ def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
 
 @dataclass(frozen=True)
 class Task:
-    """What weights and alpha are chosen for.
+    """The problem for which weights and alpha are chosen.
 
     Attributes
     ----------
@@ -610,7 +610,7 @@ def split_learned(
 
 @dataclass(frozen=True)
 class FoldScore:
-    """What folds in which everything is learned again say about new rows.
+    """The score to expect on new rows, from folds in which everything is learned again.
 
     Attributes
     ----------
@@ -690,14 +690,14 @@ def _is_splitter(value: Any) -> bool:
     return hasattr(value, "split") and not isinstance(value, str)
 
 
-#: What ``cv`` may be.
+#: Allowed values of ``cv``.
 FOLDS = Rule(
     "None, an int >= 2 or a scikit-learn splitter",
     lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
 )
 
 
-#: What ``scoring`` may be.
+#: Allowed values of ``scoring``.
 SCORING = Rule(
     "None, a name from sklearn.metrics.get_scorer_names() or a callable "
     "scorer(estimator, X, y)",

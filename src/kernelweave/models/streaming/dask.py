@@ -48,7 +48,7 @@ class NumberedRows:
     ends : ndarray of shape (partitions + 1,)
         The numbers of their first rows and, last, the number of all rows.
     n_rows : int
-        That number.
+        The number of all rows.
     """
 
     def __init__(self, X: Any, y: Any) -> None:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:  # estimators are built from what is here
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
 N_FOLDS = 5
-#: What is wrong with an input without rows.
+#: The error for an input without rows.
 NO_ROWS = (
     "the input X has no rows: there is nothing to learn from. Check how they were "
     "selected"
@@ -82,7 +82,7 @@ Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
 class FeatureOptions:
-    """What version 0.1.0 saved with an intake; nothing reads it now."""
+    """Saved with an intake by version 0.1.0; nothing reads it now."""
 
 
 class Intake:
@@ -289,7 +289,7 @@ class Intake:
 
 
 def _kind(targets: np.ndarray) -> str:
-    """What targets hold: joined with text, numbers would silently become text."""
+    """The kind of targets: joined with text, numbers would silently become text."""
     if targets.ndim > 1:
         return f"{counted(targets.shape[1], 'output')} per row"
     return "numbers" if targets.dtype.kind in "biuf" else "text"
