@@ -42,8 +42,8 @@ NO_STEP = (
 LEAST_PRODUCT = 1e-16
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
-#: For q > 1, a step keeps this share of the weight that the current scores call for; a
-#: start from another norm has it.
+#: For q > 1, a step keeps this share of the weight that the current scores call for,
+#: and a start from another norm has at least as much.
 KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0

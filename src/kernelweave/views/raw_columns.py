@@ -80,8 +80,8 @@ class Columns:
         return self._with(select_rows(self.table, rows))
 
     def __getstate__(self) -> dict[str, Any]:
-        # What can be read again is not kept. A frame becomes arrays and lists, which
-        # can be written to a file that runs no code.
+        # Columns that were read are not kept: they can be read again. A frame becomes
+        # arrays and lists, which can be written to a file that runs no code.
         table = self.table
         if hasattr(table, "iloc"):
             table = _taken_apart(table)

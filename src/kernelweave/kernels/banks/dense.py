@@ -95,7 +95,7 @@ class KernelBank(ABC):
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what is known of the kernels: every norm asks about the same ones."""
+        """Clear the cache of what every norm asks about the kernels."""
         self._same: list[np.ndarray] | None = None
         self._likeness: dict[int, float] = {}
 
