@@ -22,8 +22,8 @@ INTRODUCTION = """# Error messages
 *Which message does this input get?*
 
 {n} kinds of bad input, and the message for each. Every message says what was found,
-where (view, kernel, row, column or parameter), and what to do; other estimators say
-the same about themselves. The table is the one that the tests go through with every
+where (view, kernel, row, column or parameter), and what to do; other estimators give
+the same messages with their own names. The tests go through this table with every
 estimator, and `docs/_scripts/error_messages.py` writes this page from it. In the
 examples, X has 12 rows and 6 columns, in the views `left` and `right` or, in a table
 with column names, `clinical` and `genes`. What to do about warnings, and about input

@@ -76,7 +76,7 @@ _ROOMS = (
 
 
 def __getattr__(name: str) -> object:
-    """A public name or package, imported when it is first asked for."""
+    """A public name or package, imported on first use."""
     if name in _ROOMS:
         return import_module(f"kernelweave.{name}")
     if name in __all__:

@@ -214,8 +214,8 @@ def cholesky(a: Array, *, overwrite: bool = False, block: int | None = None) -> 
         rows = a if overwrite else np.array(a, order="C")
         return _cholesky_in_place(rows.T, block or HOST_BLOCK)
     if is_numpy(a):
-        # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
-        # longer than a small factorisation, and solvers need hundreds of them.
+        # LAPACK itself, as in solve_triangular: SciPy's own checks take longer than a
+        # small factorisation, and solvers need hundreds of them.
         potrf = linalg.get_lapack_funcs("potrf", (a,))
         # a.T of a C-ordered symmetric matrix is Fortran-ordered: no copy is made.
         factor, minor = potrf(a.T, lower=1, overwrite_a=overwrite, clean=0)
@@ -270,7 +270,7 @@ def _cholesky_in_place(a: Array, block: int) -> Array:
             trsm = linalg.get_blas_funcs("trsm", (a,))
             part = a[below, own]
             a[below, own] = trsm(1.0, corner, part, side=1, lower=1, trans_a=1)
-        elif eps(a) > DOUBLE_EPS:  # the error of an inverse would be felt
+        elif eps(a) > DOUBLE_EPS:  # the error of an inverse would show
             a[below, own] = solve_triangular(corner, a[below, own].T).T
         else:
             a[below, own] = a[below, own] @ inverse.T
@@ -676,7 +676,7 @@ GPU_ENTRIES = 2**26
 
 
 def is_on_gpu(x: Any) -> bool:
-    """Whether the array ``x`` is in the memory of a graphics card."""
+    """Whether the array ``x`` is in the memory of a GPU."""
     return bool(compat.is_cupy_array(x) or (compat.is_torch_array(x) and x.is_cuda))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 #: A compressed file holds at most this many times its own size, or SMALL bytes.
 EXPANSION, SMALL = 50, 2**23
-#: What a spreadsheet takes for the beginning of a formula.
+#: Characters that a spreadsheet takes for the beginning of a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -63,7 +63,7 @@ def check_expansion(path: Path) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Arrays that claim to be larger than what is stored would exhaust the memory.
+    """Refuse arrays that claim to be larger than their data, as they would fill memory.
 
     A sparse one is an archive of arrays, compressed, in a member of its own.
     """
@@ -151,7 +151,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What :func:`to_csv` writes."""
+    """The text that :func:`to_csv` writes."""
     if not rows:
         raise ValueError("there are no rows to write")
     rows = [{_harmless(k): _harmless(v) for k, v in row.items()} for row in rows]

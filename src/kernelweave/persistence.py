@@ -48,7 +48,7 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: What the header holds, and the type of each entry.
+#: Entries of the header, and the type of each.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
     "written": str,
@@ -58,7 +58,7 @@ HEADER_TYPES: dict[str, Any] = {
 }
 #: No header of ours is longer.
 HEADER_BYTES = 16 * 2**20
-#: What a model whose parts do not fit together raises.
+#: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
@@ -228,7 +228,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says about itself; the model is checked but not loaded."""
+    """The header of a model file; the model is checked but not loaded."""
     return _read(Path(path))[0]
 
 

@@ -179,12 +179,12 @@ class Bank(Protocol):
 
 
 class RowBank(Bank, Protocol):
-    """A bank that an estimator can be fitted to, and to parts of whose rows.
+    """A bank to which, or to some of whose rows, an estimator can be fitted.
 
     Attributes
     ----------
     held_as : str
-        What the memory of the bank holds: "kernels", "features" or, "on the fly", rows.
+        What the bank keeps in memory: "kernels", "features" or, if "on the fly", rows.
     """
 
     held_as: str
@@ -209,7 +209,7 @@ class RowBank(Bank, Protocol):
         train, test : ndarray of int
             Numbers of rows.
         row_weights : ndarray of shape (n,) or None
-            By whose roots the rows and columns of the kernels were multiplied.
+            Rows and columns of the kernels were multiplied by their roots.
         space : array or None
             From :meth:`space_of_fold`.
         """
@@ -228,7 +228,7 @@ class FoldKernels(Protocol):
 
     @property
     def bank(self) -> RowBank:
-        """Those kernels, of which there must be one."""
+        """These kernels; there must be at least one."""
 
     def cross(self, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
@@ -487,7 +487,7 @@ class Criterion(Protocol):
         """Bounds that hold however the arguments were found, and however accurately."""
 
     def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Indices of weights whose kernels are the same, and of those that share it.
+        """Indices of weights whose kernels are the same, and of those that share them.
 
         Views share equally; within a view the first kernel stands for its copies.
         """
@@ -600,7 +600,7 @@ class KernelCriterion(Criterion):
         return tensor_sum(weights[-p:], products[-p:, ...])
 
     def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Indices of weights whose kernels are the same, and of those that share it."""
+        """Indices of weights whose kernels are the same, and of those to share them."""
         first = self.n_weights - self.n_kernels
         views: list[Any] = self.bank.views or list(range(self.n_kernels))
         found = []

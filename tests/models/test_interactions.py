@@ -232,7 +232,7 @@ def test_single_view_and_shared_columns(rng):
     ("views", "changes", "message"),
     [
         ("precomputed", {}, "interactions=True needs columns"),
-        ([*VIEWS, (BETWEEN, "rbf", [0])], {}, "has one of that name"),
+        ([*VIEWS, (BETWEEN, "rbf", [0])], {}, "one of the views has this name"),
         (VIEWS, {"interactions": "always"}, "must be a bool or 'auto'"),
         (VIEWS, {"missing": "zero"}, "each of the 20 training rows lacks one"),
     ],

@@ -45,7 +45,7 @@ from kernelweave.views.ids import is_gap
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learned.
+    """The problem to be learned.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Problem:
     model : estimator
         The model, fitted or not.
     options : argparse.Namespace
-        Those of the command, completed from the settings file.
+        The options of the command, completed from the settings file.
     """
 
     samples: Samples
@@ -74,7 +74,7 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     Parameters
     ----------
     options : argparse.Namespace
-        Those of ``fit``, to be completed from the settings file.
+        The options of ``fit``, to be completed from the settings file.
     model : estimator, default=None
         A model that was fitted to these tables; None makes a new one.
     """
@@ -221,7 +221,7 @@ def write_page(problem: Problem, model: Any, path: Any, say: Narrator) -> None:
 
 
 def notes_of(problem: Problem) -> dict[str, Any]:
-    """What ``predict`` and ``inspect`` need to know besides the model."""
+    """The notes that ``predict`` and ``inspect`` need besides the model."""
     columns = {key: getattr(problem.options, key) for key in ("label", "id", "groups")}
     return {
         **columns,

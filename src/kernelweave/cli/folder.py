@@ -44,7 +44,7 @@ ASIDE = f"{HIDDEN}old-"
 JOURNAL = f"{HIDDEN}elsewhere.json"
 #: The name of a draft, without its suffix.
 OF_OURS = re.escape(HIDDEN) + "[0-9a-f]{12}"
-#: What to do about a file outside the folder that cannot be written.
+#: Advice on a file outside the folder that cannot be written.
 FILE = "choose another file"
 
 Move = tuple[Path, Path]  # from, to

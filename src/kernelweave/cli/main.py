@@ -185,7 +185,7 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     balanced = "give every class the same total weight, however many rows it has"
     option("--class-weight", None, balanced, choices=["balanced"])
     missing = (
-        "what to do about rows that lack a view: let it add nothing (zero, the "
+        "what to do about rows that lack a view: let the view add nothing (zero, the "
         "default), fill it in from the other views (available), or refuse such rows "
         "(error), except for views with the kernel auto, which fills in their columns "
         "like other gaps"

@@ -124,7 +124,7 @@ def read_mudata(path: str) -> dict[str, Any]:
 
 
 def _annotation(found: Any) -> Any:
-    """What is known about the samples; copies from several modalities become one.
+    """The annotation of the samples; copies from several modalities become one.
 
     The column "stage" of the modality "rna" is called "rna:stage" in the whole. Columns
     whose values differ, such as read counts, keep these names.
@@ -255,7 +255,7 @@ def _decode(path: Path) -> str:
 
 
 def _separator(text: str) -> str:
-    """What separates cells: as frequent in each of the first lines as in the header."""
+    """The separator, as frequent in each of the first lines as in the header."""
     bare = re.sub(r'"[^"]*"', "", text[: 2**20])
     lines = [line for line in bare.split("\n", SNIFFED + 1)[:SNIFFED] if line.strip()]
 

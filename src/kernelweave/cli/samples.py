@@ -433,7 +433,7 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     samples : Samples
         With a target.
     task : {"classification", "regression"} or None
-        What the user asked for; None: infer it.
+        As given by the user; None: infer it.
 
     Returns
     -------

@@ -42,7 +42,7 @@ from kernelweave.protocols import Bank, CertificateTerms, Evaluation, KernelCrit
 KEPT_POSITIVE = 1e-100
 #: Largest share of a target's norm due to its mean that rounding can explain.
 UNCENTRED = 1e-4
-#: Number of kernels from which a working set is used.
+#: With at least this many kernels, a working set is used.
 MANY_KERNELS = 100
 
 
@@ -174,8 +174,7 @@ class Fisher(KernelCriterion):
     ) -> KernelFit | None:
         """The fit of a target (n, k) at the weights that were factored last.
 
-        None if the weights asked for are different. M and its regularisation are
-        multiplied by ``unit``.
+        None for any other weights. M and its regularisation are multiplied by ``unit``.
         """
         if self._factored is None:
             return None

@@ -61,25 +61,25 @@ from kernelweave.protocols import (
 INNER_GAP = 1e-11
 INNER_STEPS = 120
 #: The limit for machines without a box, which an active set finds if the path does not
-#: come as close as this.
+#: reach this gap.
 HARD_STEPS = 40
 GOOD_GAP = 1e-6
-#: Number of rows from which libsvm is the better start: with ten Gaussian kernels and
+#: With this many rows or more LIBSVM is the better start: with ten Gaussian kernels and
 #: up to 2500 rows it takes a tenth to three quarters of the interior point's time if
 #: classes are well separated, at any C, and up to 1.8 times if labels are noise.
 LIBSVM_FROM = 200
-#: Relative gap to which machines from libsvm are polished, and the one that is good
+#: Relative gap to which machines from LIBSVM are polished, and the one that is good
 #: enough: the interior point, which takes over otherwise, may fare no better.
 TRAINED_GAP, GOOD_TRAINED_GAP = 1e-9, 1e-8
 #: Share of free rows at the first weights above which the interior point, which factors
 #: all rows, but once per step, takes less time.
 MOSTLY_FREE = 0.65
-#: Most steps of libsvm per row: it needs one to four unless kernels have a low rank.
+#: Most steps of LIBSVM per row: it needs one to four unless kernels have a low rank.
 STEPS_PER_ROW = 20
 
 
 class NotSuitable(Exception):
-    """The polish of libsvm's machines has failed, or most rows are free."""
+    """The polish of LIBSVM's machines has failed, or most rows are free."""
 
 
 class Margin(KernelCriterion):
@@ -125,7 +125,7 @@ class Margin(KernelCriterion):
     Attributes
     ----------
     trains : bool
-        Whether machines at given weights come from libsvm: many rows in host memory.
+        Whether machines at given weights come from LIBSVM: many rows in host memory.
     path_steps : int
         Most steps of the interior point at given weights.
     may_give_up : bool
@@ -183,8 +183,8 @@ class Margin(KernelCriterion):
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,) of any sign.
 
-        Machines are trained by libsvm, or follow from the active sets at the previous
-        weights, and are polished. An interior point finds those that are not.
+        Machines are trained by LIBSVM, or follow from the active sets at the previous
+        weights, and are polished. An interior point finds those for which this fails.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Margin(KernelCriterion):
         return Evaluation(value, -scores, curvature, full, found.n_factorizations)
 
     def _trained(self, weights: np.ndarray) -> Machines | None:
-        """Machines from libsvm or the last active sets; None if not good enough.
+        """Machines from LIBSVM or the last active sets; None if not good enough.
 
         They are trained in host memory: sums of kernels of other array libraries are
         copied there.
@@ -215,7 +215,7 @@ class Margin(KernelCriterion):
         self._work = combine_in_double(problem.bank, own, self._work)
         kernel = np.require(to_numpy(self._work), np.float64, "W")
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
-        if np.min(own) < 0.0:  # libsvm would not notice an indefinite sum
+        if np.min(own) < 0.0:  # LIBSVM would not notice an indefinite sum
             size = float(np.max(np.abs(own)) * np.sum(problem.bank.diagonals()))
             # Up to the directions that SignedSum counts as those of no kernel.
             null = max(NULL_EIGENVALUE, self.bank.n_samples * eps(self.bank.like))

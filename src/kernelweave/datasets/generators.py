@@ -1,4 +1,4 @@
-"""Views that are drawn at random."""
+"""Views drawn at random."""
 
 from __future__ import annotations
 

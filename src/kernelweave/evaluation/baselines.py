@@ -92,11 +92,11 @@ class _OfViews(BaseEstimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Those of the model ``last_``, which makes the prediction."""
+        """The classes of the model ``last_``, which makes the prediction."""
         return self.last_.classes_
 
     def _inputs(self, X: Any) -> Any:
-        """What the model ``last_`` is given."""
+        """The input of the model ``last_``."""
         return X
 
     def predict(self, X: Any) -> Any:

@@ -72,7 +72,7 @@ def evaluate(
     **Standard errors** are those of a ratio R of means,
     :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
     over the m groups g (over rows, if there are no groups). If all rows are right, or
-    all wrong, that would be zero; the share is then computed as if there were two more
+    all wrong, that would be zero; it is then computed as if there were two more
     rows, one of them right. The same is done for the share of a class in the balanced
     accuracy, and for the share of rows on which two methods differ if they never do: a
     lead of zero is not certain either.
@@ -258,7 +258,7 @@ class _Judge:
     y : ndarray of shape (n,) or (n, n_outputs)
         Targets.
     outputs : StandardOutputs or None
-        Those of a regression; None for classes.
+        The targets of a regression; None for classes.
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
     design : RowDesign
@@ -340,7 +340,7 @@ IN_WORDS = {
 
 
 def summarise(table: list[dict[str, Any]], classify: bool) -> str:
-    """What the table says, in words that do not claim more than two standard errors."""
+    """The table in words, which claim no difference within two standard errors."""
     unit, form = (100.0, ".1f") if classify else (1.0, ".2f")
     score, error = (unit * table[0][key] for key in ("score", "score_se"))
     reached = f"reached an R² of {score:.2f}"

@@ -31,7 +31,7 @@ class ClassGaussians:
 
     S is the identity or, where rows have variances of their own, the diagonal of their
     ``spread`` plus the ``scatter``: a less certain row says less about its class, but
-    rows of a class also lie apart where they are certain.
+    rows of a class differ even where they are certain.
 
     Projections of the training rows lie closer to their own class than those of new
     rows do, so means and variance come from leave-one-out projections; see
@@ -366,7 +366,7 @@ def _distances(
 ) -> np.ndarray:
     """``sum_r precision_r (z_r - b_r - s h_r)^2`` of every row and class, (m, k).
 
-    Of z and precision (m, r), b and h (k, r), and s (m, 1).
+    z and precision are (m, r), b and h are (k, r), and s is (m, 1).
     """
     weighted = z * precision
     distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T

@@ -26,7 +26,7 @@ from kernelweave.kernels.maps.kernel_map import nothing_varies
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
-#: Each variance counts as at least this share of their mean: one of zero needs a rise.
+#: Each variance counts as at least this share of their mean: zero has to be raised too.
 MEAN_SHARE = 1e-3
 #: A kernel whose trace per row, after scaling by all rows to one, is below this on the
 #: training rows of a fold is constant there.

@@ -96,12 +96,12 @@ class PredictivePath(LooPath):
 
     @property
     def _levels(self) -> np.ndarray:
-        """``NOISE_GRID`` for rows of the mean weight: a common factor moves it, too."""
+        """``NOISE_GRID`` for rows of the mean weight: a common factor moves it too."""
         unit = self.mean_eigenvalue * self.design.total / self.n_counted
         return unit * NOISE_GRID
 
     def warn_at_floor(self, levels: np.ndarray, chosen: np.ndarray) -> None:
-        """Say so if a chosen level (k,) is one that rounding has raised."""
+        """Warn if a chosen level (k,) is one that rounding has raised."""
         raised = levels > self._levels
         n_raised = int(np.sum(raised[chosen]))
         if n_raised:
@@ -173,8 +173,8 @@ class PredictivePath(LooPath):
             Centred kernel ``g(x)`` between new and training rows.
         norms : array of shape (m,)
             ``g(x, x)``; raised to the squared length of the projection if below it.
-            Minus infinity: unknown, and taken to be that length and what a training row
-            has outside the span of the others.
+            Minus infinity: unknown, and taken to be that length plus what a training
+            row has outside the span of the others.
         noise : ndarray of shape (k,)
             Noise levels.
         """
@@ -331,7 +331,7 @@ class LooTable:
             return variance, np.inf
         if likelihood == "student":
             return variance * (dof - 2.0) / dof, dof
-        rest = np.sum(self.weights) - self.weights  # what the other rows count
+        rest = np.sum(self.weights) - self.weights  # the weight of the other rows
         others = self.residual**2 * self.precision[:, :, None]
         others = dof * amplitude[:, None, :] + self.fit[:, None, :] - others
         more = (dof + rest - 1.0)[:, None]
@@ -521,7 +521,7 @@ def choose_noise(
 
 
 def excess_remark(noise: float | str, excess: float) -> str | None:
-    """What to say if the error of rows left out is ``excess`` times the smallest.
+    """A remark if the error of rows left out, ``excess`` times the smallest, is large.
 
     Levels that were given, or that the printed algorithm starts from, need no remark.
     """

@@ -88,7 +88,7 @@ class RowDesign:
 
     @property
     def shift(self) -> float:
-        """What is added to the zero eigenvalue of ``G~``: the mean of all others."""
+        """The shift of the zero eigenvalue of ``G~``: the mean of all others."""
         return self.level * self.total / self.n_rows
 
     @cached_property
@@ -527,7 +527,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
 
 @dataclass(frozen=True)
 class KernelFit:
-    """``B = M^-1 H`` and what the model fitted without each row misses its target by.
+    """``B = M^-1 H``, and the residual of each row in the model fitted without it.
 
     Attributes
     ----------
@@ -570,8 +570,7 @@ def fit_kernel(
     ``q_i = (M^-1)_ii - 1/(n (alpha + t))`` with ``M = G + alpha I + t 11'/n`` is the
     inverse variance of row i given the others when kernel and target are re-centred
     without it; omitting the last term would leak the label. The residual is
-    ``B_i / q_i``; :class:`RowDesign` has the formulas for
-    weights and groups.
+    ``B_i / q_i``; :class:`RowDesign` has the formulas for weights and groups.
     """
     design = design or RowDesign(int(gram.shape[0]))
     shift = design.shift
@@ -617,7 +616,7 @@ def principal_axes(coef: Array, target: Array) -> Array:
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)
-#: Multiple of the smallest alpha tried up to which a chosen one is as good as that.
+#: A chosen alpha up to this multiple of the smallest one tried counts as the smallest.
 AT_FLOOR = 1.01
 
 
@@ -873,8 +872,8 @@ class LooPath(AlphaPath):
         return xp.reshape(xp.concat(parts), (n, *shrink.shape[1:]))
 
 
-#: Predicted relative decrease of the error that is not worth another inverse, and that
-#: of rows similar to others whose minimum is known.
+#: Predicted relative decrease of the error that is not worth another inverse, and the
+#: same for rows similar to others whose minimum is known.
 WORTHLESS, WORTHLESS_NEAR = 1e-4, 1e-3
 #: Slope at which no minimum can be so flat that nothing is left to gain.
 STEEP = 2e-3

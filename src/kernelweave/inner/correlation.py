@@ -27,7 +27,7 @@ SHORT = 0.3
 #: maximum number of steps spent on getting there.
 CENTRED, MAX_CENTRING = 1e-3, 4
 #: Multiple of k, the trace, that is added to the diagonal of X, or of X o X, before a
-#: factorisation; it must stay far below the gap that is asked for.
+#: factorisation; it must stay far below the gap to reach.
 NUDGE = 4.0 * np.finfo(np.float64).eps
 
 

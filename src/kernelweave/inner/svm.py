@@ -12,8 +12,8 @@ as for ``r_i`` copies of row i, whose variables add up to ``a_i``.
 Each solver serves where the others are slow or fail:
 
 ======================  ================================================================
-train_machines          the rule. LIBSVM finds the active set; a polish on the free rows
-                        makes values, and hence Hessians, exact
+train_machines          the default. LIBSVM finds the active set; a polish on the free
+                        rows makes values, and hence Hessians, exact
 solve_low_rank_svm      kernels of low rank with a large C, on which LIBSVM takes very
                         many steps: an interior point of n l^2 per step
 separate                a hard margin, in finitely many steps; a path to a tiny margin

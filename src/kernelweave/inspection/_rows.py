@@ -25,7 +25,7 @@ from kernelweave.views.precomputed import stack_kernels
 def without_repeated_warnings() -> Iterator[None]:
     """Silence warnings about rows in fits to parts of them: the fit to all gave them.
 
-    Otherwise each fold would report a value that only a held-out row has as new.
+    Otherwise each fold would report as new any value that only a held-out row has.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)

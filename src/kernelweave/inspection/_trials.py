@@ -44,7 +44,7 @@ Views = frozenset[str]
 
 
 class Trial(NamedTuple):
-    """What a set of views achieves on the rows left out; one fit per fold, (f,) each.
+    """Results of a set of views on the rows left out; one fit per fold, (f,) each.
 
     Attributes
     ----------

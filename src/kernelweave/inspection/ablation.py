@@ -62,7 +62,7 @@ def view_ablation(
     well, whatever the view. With ``groups``, they are held out together, and passed to
     ``fit`` if it takes them. On noise in 20 groups of 5 rows that had one label and a
     correlation of 0.5 or 0.9, views were recommended in 16 and 29 of 40 cases without
-    ``groups``, and in 2 and 4 with them; with only 8 groups in 20 and 39, and in 7 and
+    ``groups``, and in 2 and 4 with them; with only 8 groups, in 20 and 39, and in 7 and
     7 (in 6 for 8 independent rows). Few groups are few rows: with 15 groups of 4, the
     rise was within two standard errors in 70 % of 120 cases and within 2.8 in 78 %, and
     useless views seemed useful in 9 and 3 %.

@@ -66,8 +66,8 @@ def view_pvalues(
     independently are, and if the rows of a group are in no particular order, as
     repeated measurements are, but not the steps of a time series. A group whose size no
     other group has stays where it is, and only its rows are shuffled: the p-values are
-    valid, but show less. They are refused if the targets do not vary within groups and
-    fewer than 20 orders of the groups are left.
+    valid, but the test has less power. Groups are refused if the targets do not vary
+    within them and fewer than 20 orders of the groups are left.
 
     **What it does not say.** A small p-value means that the view is related to the
     target or to other views that are. It does not mean that predictions need it, which

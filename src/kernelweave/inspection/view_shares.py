@@ -236,7 +236,7 @@ class ViewSharesDisplay(Drawn):
     rows : list of dict
         The records of :func:`weight_intervals`.
     pvalues : dict of str to float, default=None
-        Those of :func:`view_pvalues`.
+        The p-values of :func:`view_pvalues`.
     title : str, default=None
         Title of the plot.
 

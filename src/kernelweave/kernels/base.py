@@ -328,7 +328,7 @@ def _distances(
     """Turn ``-2 x'z`` (n, m) into squared distances, in place.
 
     ``norms`` (n,) and ``norms_z`` (m,) are squared lengths; ``same`` says that the rows
-    are compared with themselves. Entry (i, j) is computed as entry (j, i) is.
+    are compared with themselves. Entries (i, j) and (j, i) are computed alike.
     """
     rounding = _rounding(n_columns, D)
     for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D, CACHE_ENTRIES)):
@@ -361,7 +361,7 @@ def _rounding(n_columns: int, D: Array) -> float:
 class PairwiseRows:
     """:func:`base_matrix` between any of the same rows, one tile after another.
 
-    What depends on a single row is computed once.
+    Whatever depends on a single row is computed only once.
 
     Parameters
     ----------
@@ -429,8 +429,8 @@ class PairwiseRows:
     def against_all(self, rows: slice, out: np.ndarray) -> None:
         """Write some rows against all of them to ``out`` (r, n).
 
-        Unlike those of a tile, these entries are computed as their mirror images in
-        other rows are.
+        Unlike those of a tile, these entries are computed exactly as their mirror
+        images in other rows.
         """
         X = self.X[rows]
         if self.norms is None:
@@ -481,7 +481,7 @@ class KernelGroup:
     def tile(
         self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Kernels (r, c) of some rows and some rows, of ``other`` if given.
+        """Kernels (r, c) between some rows and some rows, of ``other`` if given.
 
         Each may be overwritten by the next.
         """
@@ -501,8 +501,8 @@ class KernelGroup:
         """Write each kernel to the upper left (n, n) of its place in a stack.
 
         On a processor, a few rows of the shared matrix stay in cache until all kernels
-        are made of them. Each pair of rows is computed twice: to write a block across
-        the rows of a matrix takes longer than to compute its exponentials again.
+        are made of them. Each pair of rows is computed twice: writing a block across
+        the rows of a matrix takes longer than computing its exponentials again.
         """
         with guarded(self.view):
             shared, n = self.rows, self.rows.shape[0]
@@ -615,7 +615,7 @@ def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -
 
 
 def median_or_mean(values: np.ndarray) -> float:
-    """The median (n,), or the mean where that is 0; 0 without values."""
+    """The median of values (n,), or their mean if it is 0; 0 if there are none."""
     if not values.size:
         return 0.0
     return float(np.median(values)) or float(values.mean())

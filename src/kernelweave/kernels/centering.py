@@ -10,8 +10,8 @@ so that every kernel has mean eigenvalue one and its original scale is forgotten
 row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, and
 training rows and columns may be multiplied by ``sqrt(w)``, so that a weighted problem
 of least squares is one of unweighted rows (see
-:class:`~kernelweave.fits.ridge.RowDesign`). :class:`Standard` says which of this is
-done.
+:class:`~kernelweave.fits.ridge.RowDesign`). :class:`Standard` says which of these steps
+are taken.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ LOST_DIGITS = 4
 
 @dataclass(frozen=True)
 class Standard:
-    """What is done to every kernel K: ``G = s P K P``, or ``G = s K``.
+    """How every kernel K is centred and scaled: ``G = s P K P``, or ``G = s K``.
 
     A machine or a regression with a free intercept is the same on K and on ``P K P``:
-    its coefficients sum to zero. What centring changes there is the trace by which
-    kernels are scaled and, for weights of any sign, which sums are positive
-    semidefinite. Least squares is computed from centred kernels in either case, so
-    its leave-one-out formulas hold.
+    its coefficients sum to zero. Centring changes only the trace by which kernels are
+    scaled and, for weights of any sign, which sums are positive semidefinite. Least
+    squares is computed from centred kernels in either case, so its leave-one-out
+    formulas hold.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Standard:
 
     @classmethod
     def of(cls, model: Any, least_squares: bool) -> Standard:
-        """What the parameters ``centre`` and ``scale`` of an estimator ask for."""
+        """As the parameters ``centre`` and ``scale`` of an estimator say."""
         if model.centre or not least_squares:
             return cls(bool(model.centre), model.scale)
         return cls(True, None if model.scale is None else "given trace")
@@ -85,7 +85,7 @@ class Standard:
 
     @property
     def again(self) -> Standard:
-        """For some of the rows of such kernels: a scale other than trace n stays."""
+        """For some rows of such kernels, where a scale other than trace n is kept."""
         return self if self.is_default else Standard(self.centre, None)
 
     def factor(self, trace: float, given: float, n: int) -> float:
@@ -109,7 +109,7 @@ STANDARD = Standard()
 
 @dataclass(frozen=True)
 class Centering:
-    """What centring a test row of one kernel requires from the training rows.
+    """Means and scale of one kernel over the training rows, to centre test rows with.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Centering:
     def scaled(
         self, standard: Standard, trace: float, given: float, highest: float
     ) -> Centering:
-        """With the scale asked for, if the trace is that of a kernel that varies.
+        """With the scale requested, if the trace is that of a kernel that varies.
 
         ``given`` is the trace of K, and ``highest`` its largest diagonal entry.
         """
@@ -157,7 +157,7 @@ class Centering:
         )
 
     def limited(self, largest: float, rounding: float) -> Centering:
-        """For a matrix without trace: zero or, as ``ensure_psd`` will say, no kernel.
+        """For a matrix of trace 0: zero, or not a kernel, as ``ensure_psd`` will say.
 
         ``largest`` is its largest entry once it is centred.
         """
@@ -251,7 +251,7 @@ OUT_OF_RANGE = "the kernel is out of range"
 def _centred_trace(
     found: Centering, before: float, noise: float, precision: float
 ) -> tuple[float, float]:
-    """The trace of ``P K P``, and up to where it is rounding; ValueError on overflow.
+    """The trace of ``P K P``, and its rounding error; ValueError on overflow.
 
     ``before`` is the trace of K.
     """

@@ -1,6 +1,6 @@
 """Is the given matrix a kernel at all? Accept, shift, clip or refuse it.
 
-Likewise: are these weights of rows?
+And are the given numbers row weights?
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kernelweave.exceptions import KernelWarning
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6
-#: The same in units of the error of eigenvalues, which in single precision is more.
+#: The same in units of the error of eigenvalues, which single precision makes larger.
 INDEFINITE_UNITS = 10
 #: Asymmetry in units of machine precision that is left as it is: the last digits.
 LAST_DIGITS = 8
@@ -170,7 +170,7 @@ def _is_dominant(A: Array) -> bool:
 def looks_like_distances(K: Array) -> bool:
     """Whether a matrix (n, n) is 0 on the diagonal, and positive or 0 elsewhere.
 
-    No kernel but zero is: ``k(x, z)^2 <= k(x, x) k(z, z)``.
+    Only the zero kernel is: ``k(x, z)^2 <= k(x, x) k(z, z)``.
     """
     xp = namespace(K)
     largest = float(xp.max(K))
@@ -180,7 +180,7 @@ def looks_like_distances(K: Array) -> bool:
 
 
 def refuse_distances(K: Array, name: str) -> None:
-    """Refuse distances (n, n) in place of a kernel, and say how to make one of them."""
+    """Refuse distances (n, n) in place of a kernel; say how to turn them into one."""
     if looks_like_distances(K):
         raise ValueError(
             f"Kernel {name!r} is not positive semidefinite: its diagonal is 0 and no "

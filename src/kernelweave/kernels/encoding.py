@@ -39,7 +39,7 @@ NUMBER, ONE_HOT, LEFT_OUT = "number", "one-hot", "left out"
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """What is done with a column.
+    """How a column is used.
 
     Attributes
     ----------
@@ -67,14 +67,14 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """What is done with all columns of a view.
+    """How the columns of a view are used.
 
     Attributes
     ----------
     uses : tuple of ColumnUse
         One per column.
     medians : ndarray of shape (d,) or None
-        What replaces the gaps of new rows, if the columns are used as they are.
+        Replacements for the gaps of new rows, if the columns are used as they are.
     """
 
     uses: tuple[ColumnUse, ...]
@@ -241,7 +241,7 @@ COUNTS, ONE_VALUE = "counts the rows, as an id does", "the same value in every r
 def looks_like_ids(values: np.ndarray) -> bool:
     """Whether numbers (n,) are different integers that fill at least half their range.
 
-    Those of a random subset of the rows of a table with row numbers do so as well.
+    So do those of a random subset of the rows of a table with row numbers.
     """
     n = len(values)
     if n < FEWEST_IDS or not float(np.max(values) - np.min(values)) + 1 <= 2 * n:
@@ -254,7 +254,7 @@ def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
     low, high, n = np.min(block, axis=0), np.max(block, axis=0), len(block)
     narrow = high - low + 1 <= 2 * n if n >= FEWEST_IDS else np.zeros(len(low), bool)
     uses = [ColumnUse(label, "number", NUMBER) for label in labels]
-    # If all are constant, so are the kernels, which has its own error.
+    # If all are constant, so are the kernels, which raises an error of its own.
     constant = NUMBER if np.all(low == high) else LEFT_OUT
     for j in np.flatnonzero(low == high):
         uses[j] = replace(uses[j], use=constant, remark=ONE_VALUE)
@@ -358,7 +358,7 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
     block : Columns
         New rows.
     rows : ndarray of bool of shape (m,)
-        Those that have the view.
+        Which of them have the view.
     """
     found = []
     for j, use in enumerate(view.plan.uses):
@@ -409,9 +409,9 @@ def fill_gaps(
 
 def _warn_unseen(view: View, found: list[str]) -> None:
     warnings.warn(
-        f"view {view.name!r}: new rows hold what no training row has. {some(found)}. "
-        "An unknown category equals none of the known ones, and a number that is "
-        "missing is replaced by the median of the training rows",
+        f"view {view.name!r}: new rows hold values or gaps that no training row has. "
+        f"{some(found)}. An unknown category equals none of the known ones, and a "
+        "number that is missing is replaced by the median of the training rows",
         KernelWarning,
         stacklevel=4,
     )

@@ -36,7 +36,7 @@ from kernelweave.views.columns import Piped
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
-#: Relative difference of the deviations of columns that count as equal: those of scaled
+#: Relative difference up to which deviations of columns count as equal: those of scaled
 #: columns in single precision differ by as much.
 EVEN = 1e-6
 
@@ -274,7 +274,7 @@ class CallableKernel(Kernel):
         return K
 
     def _called(self, X: Any, Z: Any) -> Any:
-        """What the function returns; if it fails, an error that names it."""
+        """The result of the function; if it fails, an error that names it."""
         try:
             K = self.function(X, Z)
         except MemoryError:
@@ -297,7 +297,7 @@ class CallableKernel(Kernel):
 
 
 def protected(X: Any) -> Any:
-    """Rows that a function cannot change: read-only or, where nothing is, a copy.
+    """Rows that a function cannot change: read-only or, if they cannot be, a copy.
 
     A single column of a table becomes one-dimensional.
     """
@@ -381,8 +381,8 @@ class Standardizer(BaseEstimator):
     def transform(self, X: Array) -> Array:
         """Standardise the rows of X (m, d).
 
-        Sparse rows are only divided by the deviations, which keeps them sparse: for
-        kernels that do not depend on the origin, once they are centred.
+        Sparse rows are only divided by the deviations, which keeps them sparse; this
+        suffices for kernels that do not depend on the origin once they are centred.
         """
         if issparse(X):
             return divided(X, self.scale_)
@@ -605,7 +605,7 @@ class Framed(Pipe):
 
 
 def first_step(transformer: Any) -> Any:
-    """The transformer that receives the columns: that of a Pipeline is its first."""
+    """The transformer that receives the columns: in a Pipeline, the first step."""
     while isinstance(transformer, Pipeline):
         transformer = transformer.steps[0][1]
     return transformer
@@ -614,7 +614,7 @@ def first_step(transformer: Any) -> Any:
 def needs_targets(transformer: Any) -> bool:
     """Whether a transformer, or one inside it, is fitted to y.
 
-    Its tags say so, except for selections of columns, which may do without.
+    Its tags say so, except for selections of columns, which may not need y.
     """
     if isinstance(transformer, Pipeline):
         return any(needs_targets(step) for _, step in transformer.steps)
@@ -629,7 +629,7 @@ def needs_targets(transformer: Any) -> bool:
 
 
 def _given(transformer: Any, X: Any) -> Any:
-    """What a transformer receives: a copy, since some keep their input or change it."""
+    """The input of a transformer: a copy, since some keep their input or change it."""
     if isinstance(transformer, Standardizer):
         return X.numbers if isinstance(X, Columns) else X
     if isinstance(X, Columns):
@@ -717,5 +717,5 @@ def rows_for(kernel: Kernel, X: Any) -> Any:
 
 
 def seen_by(kernel: Kernel, X: Any) -> Any:
-    """What the core of a resolved kernel is given for the rows X (n, d) of its view."""
+    """The input of the core of a resolved kernel, for rows X (n, d) of its view."""
     return apply_steps(kernel.steps, rows_for(kernel, X))

@@ -29,7 +29,7 @@ from kernelweave.views.columns import View, id_reader
 BETWEEN = "between views"
 #: Kernels are centred over this many training rows, evenly spaced if there are more.
 #: The mean over them misses that of all rows by one sixteenth of a deviation, so
-#: functions of one view alone make up less than one per cent of a product.
+#: functions of one view alone make up less than 1 % of a product.
 REFERENCE_ROWS = 256
 
 
@@ -131,8 +131,9 @@ def with_products(
 ) -> tuple[list[View], list[list[int]]]:
     """The views and their columns, and one more view: the products of all pairs.
 
-    Products of linear and of Gaussian kernels on standardised columns. A single view
-    is returned as it is; views that look samples up by id have no columns to multiply.
+    These are products of linear and of Gaussian kernels on standardised columns. A
+    single view is returned as it is; views that look samples up by id have no columns
+    to multiply.
 
     Parameters
     ----------
@@ -145,8 +146,8 @@ def with_products(
         return views, positions
     if any(view.name == BETWEEN for view in views):
         raise ValueError(
-            f"interactions=True adds a view named {BETWEEN!r}, and views has one of "
-            "that name; rename it, or set interactions=False"
+            f"interactions=True adds a view named {BETWEEN!r}, and one of the views "
+            "has this name; rename it, or set interactions=False"
         )
     pairs = zip(views, positions, strict=True)
     numeric = [own for view, own in pairs if id_reader(view) is None]

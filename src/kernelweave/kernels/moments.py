@@ -1,4 +1,4 @@
-"""Sums over chunks, in an order that depends only on how many there are."""
+"""Sums over chunks, in an order that depends only on their number."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class FixedTree:
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
-    the positions of the parts alone, so a sum is the same, bit for bit, no matter
-    how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
-    partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
-    either a part has been added, or it has not.
+    the positions of the parts alone, so a sum is the same, bit for bit, no matter when
+    and where the parts were computed. At most ``log2(parts / 8) + 2`` partial sums are
+    alive. An exception, such as a keyboard interrupt, loses nothing: either a part has
+    been added, or it has not.
     """
 
     def __init__(self) -> None:

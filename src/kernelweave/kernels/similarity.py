@@ -30,9 +30,9 @@ EUCLIDEAN = 1e-10
 class Similarity(Kernel, IdReader):
     """``k(x, z) = K[i, j]`` for the samples with the ids i and j in a column of X.
 
-    The matrix covers all samples that will ever be asked for, training rows and new
-    ones, so that it goes along with other views through cross-validation, grid search
-    and prediction.
+    The matrix covers all samples that will ever be requested, training rows and new
+    ones, so it can be used with other views in cross-validation, grid search and
+    prediction.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class Similarity(Kernel, IdReader):
         return entries if self.gamma is None else np.exp(-self.gamma * entries**2)  # type: ignore[operator]
 
     def _matrix(self) -> np.ndarray:
-        """K as floats, float32 if it is."""
+        """K as floats: float32 if K is, else float64."""
         K = to_numpy(self.K) if is_array(self.K) else np.asarray(self.K)
         return K if K.dtype == np.float32 else np.asarray(K, dtype=np.float64)
 

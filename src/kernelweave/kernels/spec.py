@@ -276,7 +276,7 @@ def gram_stack(
 
 
 def features_path(kernel: Kernel) -> Hashable:
-    """What the features of a kernel depend on: those with the same path share them."""
+    """A key for the features of a kernel: kernels with the same path share them."""
     steps = tuple(id(step) for step in kernel.steps)
     return steps, kernel.core.takes_columns, kernel.core.ignores_origin
 
@@ -353,7 +353,7 @@ def settle(view: View, block: Any) -> tuple[View, Any]:
 
 
 def remarks_of(views: list[View]) -> list[str]:
-    """What "auto" does with the columns of each view, and who sees targets."""
+    """What "auto" does with each view's columns, and which transformers see targets."""
     plans = [(view.name, view.plan) for view in views if view.plan is not None]
     found = [remark for name, plan in plans for remark in plan.remarks(name)]
     for view in views:

@@ -99,16 +99,16 @@ class KernelAlignment(KernelTransformer, KernelModel):
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None, which
         needs ``signed=False``, takes kernels as they are; with "joint", the sum of
-        kernels is the same up to its length, from other weights.
+        kernels is then the same up to a factor, with different weights.
     unlabelled : int or str, default=None
-        The label of rows that have none, such as -1. The alignment, with its centring,
-        is that of the labelled rows. The kernels themselves are centred and scaled over
+        The label that marks unlabelled rows, such as -1. The alignment, with its
+        centring, is that of the labelled rows. The kernels are centred and scaled over
         all rows, on which, with ``signed=True``, their sum must be positive
         semidefinite (Eq. 11). None: every row has a label.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.

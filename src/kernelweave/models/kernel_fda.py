@@ -74,7 +74,7 @@ class KernelFDA(KernelDiscriminant):
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
         chosen again without the rows of each fold, for about two to three times the
-        cost of the fit alone. Fewer folds if every class has fewer rows. None skips
+        cost of the fit alone. There are fewer if every class has fewer rows. None skips
         them.
     scoring : str or callable, default=None
         The measure of predictions for rows left out by which alpha is chosen, in place
@@ -86,8 +86,8 @@ class KernelFDA(KernelDiscriminant):
         :doc:`/user_guide/honest_scores`.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Fisher's criterion has a free intercept, so it is the same for a kernel and
-        the centred one: ``False`` takes the trace of the kernels as given, and changes
+        Fisher's criterion has a free intercept, so it is the same for a kernel and its
+        centred version: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
@@ -97,7 +97,7 @@ class KernelFDA(KernelDiscriminant):
         negative eigenvalues to zero, or skip the check, which costs one factorisation
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.

@@ -102,7 +102,7 @@ class MixtureKDA(KernelDiscriminant):
         Probabilities of the classes among new rows, in the order of the sorted labels;
         None takes their shares among the weighted training rows.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead); train
         each expert on the rows that have its view, and renormalise the weights over the
         experts that a row has ("available"); or fill centred kernels with zeros
@@ -285,7 +285,7 @@ class MixtureKDA(KernelDiscriminant):
         )
 
     def _problem(self, n_experts: int) -> str:
-        """What is maximised or minimised, for the certificate."""
+        """The problem in words, for the certificate."""
         if self.weights == "stacking":
             return "leave-one-out squared error of the mixed mean of each class"
         share = "shared" if self.weights == "shared" else "per-class"

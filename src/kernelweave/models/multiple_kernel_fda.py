@@ -109,7 +109,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
         and alpha are learned again without the rows of each fold, for about two to
-        three times the cost of the fit alone. Fewer folds if every class has fewer
+        three times the cost of the fit alone. There are fewer if every class has fewer
         rows. None skips them.
     scoring : str or callable, default=None
         The measure of predictions for rows left out by which alpha and norm are chosen,
@@ -131,8 +131,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Fisher's criterion has a free intercept, so it is the same for a kernel and
-        the centred one: ``False`` takes the trace of the kernels as given, and changes
+        Fisher's criterion has a free intercept, so it is the same for a kernel and its
+        centred version: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
@@ -144,7 +144,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         negative eigenvalues to zero, or skip the check, which costs one factorisation
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
@@ -152,7 +152,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         How kernels are represented: as n x n matrices, as kernels recomputed on
         every pass in the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
-        10,000 rows (any number on a graphics card) if they fit into memory, kernels on
+        10,000 rows (any number on a GPU) if they fit into memory, kernels on
         the fly if one matrix does or if that takes less time (without folds and with
         many kernels per view), and Nystroem features beyond that and for rows in
         portions. "exact" never approximates: it uses matrices, kernels on the fly or,
@@ -193,11 +193,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         alpha divided by their common norm.
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed), and
-        with ``scoring`` its score on the rows left out. With 300 rows or
-        more, the search for the best alpha of a norm ends once it cannot win. With
-        1,500 rows or more, norms
-        are compared on a sample of the rows first: those that it rules out have an
-        entry ``n_rows``, its size, and the error on these rows.
+        with ``scoring`` its score on the rows left out. With 300 rows or more, the
+        search for the best alpha of a norm ends once the norm cannot win. With 1,500
+        rows or more, norms are compared on a sample of the rows first: those that it
+        rules out have an entry ``n_rows``, its size, and the error on these rows.
     features_ : FeatureReport
         How kernels were represented and why; for explicit features also the held-out
         error of each kernel.

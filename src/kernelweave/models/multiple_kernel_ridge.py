@@ -100,8 +100,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
         Whether the trace that ``scale`` sets to n is that of the centred kernels.
-        Ridge regression has a free intercept, so it is the same for a kernel and
-        the centred one: ``False`` takes the trace of the kernels as given, and changes
+        Ridge regression has a free intercept, so it is the same for a kernel and its
+        centred version: ``False`` takes the trace of the kernels as given, and changes
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
@@ -112,7 +112,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         negative eigenvalues to zero, or skip the check, which costs one factorisation
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
@@ -120,7 +120,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         How kernels are represented: as n x n matrices, as kernels recomputed on
         every pass in the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
-        10,000 rows (any number on a graphics card) if they fit into memory, kernels on
+        10,000 rows (any number on a GPU) if they fit into memory, kernels on
         the fly if one matrix does or if that takes less time (without folds and with
         many kernels per view), and Nystroem features beyond that and for rows in
         portions. "exact" never approximates: it uses matrices, kernels on the fly or,

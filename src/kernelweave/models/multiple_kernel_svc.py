@@ -60,8 +60,9 @@ class MultipleKernelSVC(MarginClassifier):
         not signed, and a soft margin).
     norm : float >= 1, "auto" or "cv", default="auto"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
-        "cv" chooses between these and 2, with weights learned again in each of five
-        folds, and prefers the more even unless a difference exceeds its standard error.
+        "cv" chooses among 1, 2 and ``inf``, with weights learned again in each of five
+        folds; the more even are preferred unless a difference exceeds its standard
+        error.
         "auto" is 1, or "cv" where ``C="auto"`` means "cv".
     signed : bool, default=False
         Whether weights may be negative as long as the sum of kernels is positive
@@ -75,8 +76,8 @@ class MultipleKernelSVC(MarginClassifier):
         total weight. It multiplies ``sample_weight``.
     solver : {"auto", "interior_point", "newton", "cutting_plane", "closed_form", \
 "qcqp", "sdp", "spectral_cuts"}, default="auto"
-        How the convex problem is solved; all reach the same certified optimum. With
-        ``signed=True`` it is "auto", "sdp" or "spectral_cuts", which needs that.
+        How the convex problem is solved; all reach the same certified optimum.
+        ``signed=True`` allows "auto", "sdp" and "spectral_cuts", which is for it alone.
     tol : float, default=1e-5
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
@@ -89,9 +90,9 @@ class MultipleKernelSVC(MarginClassifier):
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.
     centre : bool, default=True
-        Whether kernels are centred. The margin is the same for a kernel and the centred
-        one, but not the trace that ``scale`` sets to n, nor, with ``signed=True``,
-        which sums are positive semidefinite. ``False`` is (12) as printed.
+        Whether kernels are centred. Centring does not change the margin, but it does
+        change the trace that ``scale`` sets to n and, with ``signed=True``, which sums
+        are positive semidefinite. ``False`` is (12) as printed.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
         kernels as they are, with C in the same units; the weights, not the trace, then
@@ -100,7 +101,7 @@ class MultipleKernelSVC(MarginClassifier):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.

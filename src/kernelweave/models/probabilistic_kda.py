@@ -70,7 +70,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. Either way the variance of the row grows by the prior variance of
@@ -229,7 +229,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         diagonal : array-like of shape (m,) or (m, p), default=None
             ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
             not need it; for others the part of x outside the span of the training rows
-            is unknown, and taken to be the median of such parts of training rows.
+            is unknown, and taken to be the median of that of the training rows.
 
         Returns
         -------
@@ -285,7 +285,7 @@ def _unknown(
     """Prior variance (m,), divided by the amplitude, of the kernels that rows lack.
 
     It is a single zero if they lack none. A kernel has mean square one over the rows
-    that have it. Entries filled in serve the mean; to the variance they would look like
+    that have it. Entries filled in serve the mean; in the variance they would count as
     knowledge of the row.
     """
     if observed is None or np.all(observed):

@@ -125,7 +125,7 @@ callable, default="normalized"
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "qcqp", "sdp"}, default="auto"
         How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
-        its semidefinite program (30), and "qcqp" the dual of this.
+        its semidefinite program (30), and "qcqp" the dual of that.
     tol : float, default=1e-6
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
@@ -143,7 +143,7 @@ callable, default="normalized"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
@@ -340,7 +340,7 @@ callable, default="normalized"
         design: RowDesign,
         progress: Progress,
     ) -> tuple[Subspace, AlignmentResult | None]:
-        """The subspace, scaled like its features, and the alignment if asked for."""
+        """The subspace, scaled like its features, and the alignment if requested."""
         target, aligned = design.scale(target), None
         if self.method == "alignment":
             if eps(target) > DOUBLE_EPS:

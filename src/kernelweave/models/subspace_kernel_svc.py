@@ -55,7 +55,7 @@ from kernelweave.views.columns import counted
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
-#: Machines are trained to this share of the gap that is aimed for.
+#: Machines are trained to this share of the gap to reach.
 MACHINE_SHARE = 1e-2
 #: Singular values above this share of the largest are more than rounding in float64.
 LEAST_SINGULAR = 1e-7
@@ -130,7 +130,7 @@ class SubspaceKernelSVC(
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.
@@ -331,8 +331,8 @@ class SubspaceKernelSVC(
     ) -> tuple[Any, np.ndarray | None, tuple[str, ...]]:
         """The weights of Eq. 39, for a subspace of any dimension.
 
-        ``problem`` are the arguments of the criterion. Beside the solution, the dual
-        variables (n, m) of the closed form are returned, and remarks on the weights.
+        ``problem`` are the arguments of the criterion. Besides the solution, the dual
+        variables (n, m) of the closed form and remarks on the weights are returned.
         """
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
         settings: Any = {"max_iter": self.max_iter, "callback": callback}
@@ -355,7 +355,7 @@ class SubspaceKernelSVC(
         tol: float,
         remarks: tuple[str, ...],
     ) -> Certificate:
-        """What is known about weights and subspace together."""
+        """The certificate of weights and subspace together."""
         lower, has_weights = found.lower_bound, self._has_weights(len(found.weights))
         if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
@@ -378,7 +378,7 @@ class SubspaceKernelSVC(
         )
 
     def _problem(self, alpha: float, design: RowDesign) -> str:
-        """What was minimised, for the certificate."""
+        """The problem in words, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
         size = "" if few is None else f" of at most {counted(few, 'dimension')}"
@@ -427,7 +427,7 @@ def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Su
 
     Directions are those of the dual variables A (n, m), and sorted by eigenvalues that
     are about the squares of A's singular values: float32 loses small ones, which
-    float64 keeps, and turns features whose eigenvalues are nearly the same.
+    float64 keeps, and rotates features whose eigenvalues are nearly the same.
     """
     sizes = np.linalg.svd(duals, compute_uv=False)
     small = (sizes < ALWAYS_KEPT**0.5 * sizes[0]) & (sizes > LEAST_SINGULAR * sizes[0])

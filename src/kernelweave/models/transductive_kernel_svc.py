@@ -69,9 +69,9 @@ class TransductiveKernelSVC(MarginClassifier):
         that are nearly combinations of others have no optimal weights; the certificate
         says when the bound is active.
     centre : bool, default=True
-        Whether kernels are centred. The margin is the same for a kernel and the centred
-        one, but not the trace that ``scale`` sets to n, nor, with ``signed=True``,
-        which sums are positive semidefinite. ``False`` is (12) as printed.
+        Whether kernels are centred. Centring does not change the margin, but it does
+        change the trace that ``scale`` sets to n and, with ``signed=True``, which sums
+        are positive semidefinite. ``False`` is (12) as printed.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
         kernels as they are, with C in the same units; the weights, not the trace, then
@@ -79,7 +79,7 @@ class TransductiveKernelSVC(MarginClassifier):
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all of whose entries there are NaN:
+        What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
         its entries in that view's kernels with the mean over the available kernels, or
         with zeros. See :doc:`/user_guide/missing_views`.

@@ -25,7 +25,7 @@ Value = float | list[float]
 Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
 #: Numbers of a table: (row, column) -> measure -> number.
 Cells = Mapping[tuple[str, str], Mapping[str, "Published"]]
-#: What the papers print, in one file per paper.
+#: The printed numbers and claims, in one file per paper.
 PRINTED = Path(__file__).parent / "printed"
 
 

@@ -15,9 +15,8 @@ increases in steps of three.
 
 What the paper leaves open about the simulation, and our reading
 (``docs/papers/yan2009.md`` has the numbers): the covariances are those of
-:func:`gaussian_views`, the kernel is ``exp(-|x - z|^2)``,
-and lambda is 1e-4 as in Section IV B. With these, the error of a single kernel is that
-given in the paper.
+:func:`gaussian_views`, the kernel is ``exp(-|x - z|^2)``, and lambda is 1e-4 as in
+Section IV B. With these, the error of a single kernel is that given in the paper.
 """
 
 from __future__ import annotations

@@ -505,7 +505,7 @@ def pos_loses_more(results: Results) -> tuple[bool, str]:
 
 
 def draw_lacking(results: Results) -> Any:
-    """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
+    """Figure 1: accuracy against the percentage of missing rows, one panel per set."""
     figure, panels = subplots(len(PANELS))
     for panel, name in zip(panels, PANELS, strict=True):
         curves(results, {lacking(name, p): p for p in LACKING}, "accuracy", panel)

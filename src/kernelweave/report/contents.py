@@ -1,4 +1,4 @@
-"""What goes on the page, from the score on held-out rows to the model card."""
+"""The contents of the page, from the score on held-out rows to the model card."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_CLASSES, Section, or_why
 from kernelweave.views.columns import counted, some
 
-#: What the baselines are.
+#: The baselines, in words.
 BASELINES = {
     "best single view": "only the view with the smallest leave-one-out error",
     "equal weights": "all kernels with the same weight",

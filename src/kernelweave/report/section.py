@@ -18,7 +18,7 @@ from kernelweave.views.columns import is_precomputed
 #: The most views, columns and classes that a picture shows.
 MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
 
-#: What the template shows; ``why``, if not empty, stands in place of the rest.
+#: Contents of a section; ``why``, if not empty, stands in place of the rest.
 Section = dict[str, Any]
 P = ParamSpec("P")
 

@@ -64,7 +64,7 @@ def aligned_cuts(
     are known in advance, and one such problem suffices. If the kernels are linearly
     dependent, S is singular, but ``A'z`` need not be in its range: a small multiple of
     the identity is then added to S. For linear sets several are tried, which costs
-    little: value and bound need not come from the same.
+    little: value and bound need not come from the same one.
 
     Yields
     ------

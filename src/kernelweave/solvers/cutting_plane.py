@@ -37,7 +37,7 @@ CONE_TOLERANCE = 1e-11
 #: The level of the next point, as a fraction of the way from lower bound to best value.
 LEVEL = 0.5
 
-#: What a master returns: weights and multipliers, then prices of further constraints.
+#: Result of a master: weights and multipliers, then prices of further constraints.
 Answer = tuple[np.ndarray, ...] | None
 
 

@@ -1,4 +1,4 @@
-"""Solvers for margins: an interior point, and Newton's method around libsvm."""
+"""Solvers for margins: an interior point, and Newton's method around LIBSVM."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def svc_newton(
 ) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
-    The machines at given weights come from libsvm, or from the active sets at the
+    The machines at given weights come from LIBSVM, or from the active sets at the
     previous weights, and are polished: the linear systems on the rows strictly inside
     the box are solved and the active sets corrected until all optimality conditions
     hold. Value, gradient and Hessian are then exact, and Newton's method in the weights
     takes a few steps. The matrices factored are only as large as the number of free
     support vectors: few for a class against the rest, or a moderate C. If most rows are
-    free, or libsvm and the polish fail, the interior point takes over where it can. If
+    free, or LIBSVM and the polish fail, the interior point takes over where it can. If
     Newton's method finds no step, cutting planes do.
 
     Yields

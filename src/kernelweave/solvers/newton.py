@@ -42,8 +42,8 @@ NO_STEP = (
 LEAST_PRODUCT = 1e-16
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
-#: For q > 1, a step keeps this share of the weight that the current scores call for; a
-#: start from another norm has it.
+#: For q > 1, a step keeps this share of the weight that the current scores call for,
+#: and a start from another norm has at least as much.
 KEEP = 0.2
 #: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
@@ -56,7 +56,7 @@ INWARD, LEAST_AGAIN = 1e-3, 1e-6
 #: Earlier it would take weights to zero that are needed, and miss rows of a margin that
 #: become free.
 NEAR = 0.03
-#: Share of the gap to which the model is minimised, and the least that is asked for.
+#: Share of the gap to which the model is minimised, and the smallest gap to aim for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12

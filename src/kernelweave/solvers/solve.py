@@ -101,14 +101,14 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What every solver returns.
+    """The result of any solver.
 
     Attributes
     ----------
     value : float
         What was minimised or maximised, at the result.
     lower_bound : float
-        Nothing allowed has a smaller value; NaN if no bound is known.
+        No allowed point has a smaller value; NaN if no bound is known.
     converged : bool
         Whether the gap, or the stationarity, reached the tolerance.
     status : str
@@ -157,7 +157,7 @@ class Solution(Outcome):
     method : str
         The solver that found the weights.
     tol : float
-        The tolerance asked for.
+        The tolerance requested.
     trace : tuple
         The history: one row per iteration, with ``iteration`` (from 1), ``value``,
         ``lower_bound``, ``gap`` and ``seconds`` (since the start); NaN where no bound
@@ -285,7 +285,7 @@ class Certificate:
     remarks : tuple of str
         Further notes for anyone who interprets the weights.
     unit : str
-        That of the gap: "relative", or "nats per row" of a log density, which has no
+        Unit of the gap: "relative", or "nats per row" of a log density, which has no
         natural zero.
     """
 
@@ -327,7 +327,7 @@ class Certificate:
         return replace(self, value=value, lower_bound=lower, gap=gap, status=status)
 
     def with_remarks(self, remarks: list[str]) -> Certificate:
-        """A copy with further remarks in front."""
+        """A copy with further remarks before its own."""
         return replace(self, remarks=(*remarks, *self.remarks))
 
     def __str__(self) -> str:

@@ -144,7 +144,7 @@ def _parse_view(index: int, view: object) -> View:
 def plain_columns(columns: Any) -> Any:
     """The columns of a view; those in an Index or Series, say, as a list.
 
-    A file can hold a list.
+    A list, unlike these, can be saved to a file.
     """
     if hasattr(columns, "to_numpy"):
         return columns.to_numpy().tolist()
@@ -578,7 +578,7 @@ def counted(n: int, thing: str) -> str:
 
 
 def with_names(thing: str, words: Iterable[str], most: int = 5) -> str:
-    """What the words name, and the first few of them: view 'a', views 'a', 'b'."""
+    """A noun and the first few names: view 'a', views 'a', 'b'."""
     words = list(words)
     return f"{thing}{'s' * (len(words) > 1)} {some(words, most)}"
 
@@ -733,7 +733,7 @@ def checked_array(
             "Sparse data was passed for X, but dense data is required. Use "
             "'.to_dense()' to convert it."
         )
-    return X.detach() if getattr(X, "requires_grad", False) else X  # of a torch graph
+    return X.detach() if getattr(X, "requires_grad", False) else X  # from a torch graph
 
 
 def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
@@ -904,7 +904,7 @@ def _split_sparse(
 ) -> list[Any]:
     """One CSR block of finite floats per view."""
     dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
-    columns = csc_array(X)  # of a sparse matrix as well, whose sums have two axes
+    columns = csc_array(X)  # even of a sparse matrix, whose sums have two axes
     blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
     for view, block, columns_ in zip(views, blocks, positions, strict=True):
         if id_reader(view) is not None:
@@ -1056,7 +1056,7 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
 def floats_of(
     values: np.ndarray, refused: Callable[[tuple[int, ...], Any, Exception], str]
 ) -> np.ndarray:
-    """Entries of any type as floats, None and NA as NaN; texts and times are refused.
+    """Entries of any type as floats, None and NA as NaN; text and times are refused.
 
     ``refused`` says what is wrong, given the place and value of an entry and the error.
     """

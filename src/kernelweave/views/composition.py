@@ -67,7 +67,7 @@ def with_params_of_views(
 
 
 def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any]:
-    """The state of an estimator as it is saved: arrays for tables, and not itself."""
+    """The state to save: arrays in place of tables, and no reference to the owner."""
     for name in own:
         if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
             state = state | {name: state[name].to_numpy()}

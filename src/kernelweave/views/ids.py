@@ -50,7 +50,7 @@ def shown(ids: Iterable[Any], most: int = 3) -> str:
 
 
 def check_distinct(ids: Sequence[Any], owner: str) -> None:
-    """Refuse rows without an id and ids of several rows; ``owner`` opens the error."""
+    """Refuse rows without an id and repeated ids; ``owner`` begins the message."""
     gaps = [row for row, value in enumerate(ids) if value is None]
     if gaps:
         raise ValueError(
@@ -95,7 +95,7 @@ def other_spellings(
 
 
 def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
-    """What to do about ids that differ only in spelling."""
+    """Advice on ids that differ only in spelling."""
     types = sorted({type(value).__name__ for pair in pairs for value in pair})
     if len(types) > 1:
         return (
@@ -115,7 +115,7 @@ def spelling_hint(pairs: Sequence[tuple[Any, Any]]) -> str:
 def check_kernel_labels(K: Any, name: str) -> None:
     """Refuse a frame (n, n) whose rows and columns are labelled differently.
 
-    Labels that merely count rows or columns say nothing.
+    Labels that merely count rows or columns are ignored.
     """
     columns = K.columns.tolist()
     if not _has_ids(K) or len(K) != len(columns) or columns == [*range(len(columns))]:

@@ -56,7 +56,7 @@ class Columns:
     labels : list
         Names or positions of the d columns.
     dtype : floating dtype
-        In which kernels on these columns are computed.
+        Precision in which kernels on these columns are computed.
 
     Attributes
     ----------
@@ -80,8 +80,8 @@ class Columns:
         return self._with(select_rows(self.table, rows))
 
     def __getstate__(self) -> dict[str, Any]:
-        # What can be read again is not kept. A frame becomes arrays and lists, which
-        # can be written to a file that runs no code.
+        # Columns that were read are not kept: they can be read again. A frame becomes
+        # arrays and lists, which can be written to a file that runs no code.
         table = self.table
         if hasattr(table, "iloc"):
             table = _taken_apart(table)
@@ -153,7 +153,7 @@ class Columns:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The entries as floats (n, d), with NaN in gaps; an error if one is not."""
+        """The entries as floats (n, d), with NaN in gaps; anything else is an error."""
         found = to_float(self.table, "", self.labels)
         return np.asarray(found, dtype=self.dtype)
 
@@ -178,9 +178,9 @@ class Columns:
         return table.to_series(0) if hasattr(table, "get_column") else table[:, 0]
 
     def filled(self, rows: np.ndarray, filler: Columns) -> Columns:
-        """With the first row that has the view where ``rows`` (n,) is False.
+        """A copy with the first row that has the view wherever ``rows`` (n,) is False.
 
-        If there is none, that is the first row of ``filler``.
+        If no row has it, the first row of ``filler`` takes its place.
         """
         if np.all(rows):
             return self
@@ -201,7 +201,7 @@ def read_columns(X: Any, columns: list[int]) -> Columns:
 def _taken_apart(frame: Any) -> dict[str, Any]:
     """The columns of a pandas frame: one array for each of NumPy's types, and others.
 
-    Code of users, which receives the frame, may depend on the types and names.
+    Users' code receives the frame, and may depend on its types and names.
     """
     kinds = [_name_of(dtype) for dtype in frame.dtypes]
     numpy = {str(d) for d in frame.dtypes if isinstance(d, np.dtype) and d.kind != "O"}
@@ -222,7 +222,7 @@ def _places(kinds: list[str], kind: str) -> list[int]:
 
 
 def _plain_name(name: Any) -> Any:
-    """A name of a column that files can hold; those of several levels are tuples."""
+    """A column name as files can hold it; names of several levels are tuples."""
     if isinstance(name, tuple):
         return tuple(map(_plain_name, name))
     return name if isinstance(name, str | int | float) else str(name)
@@ -475,7 +475,7 @@ def words_of(values: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 def _word(value: Any) -> str:
     if _kind_of(value) != "number" or isinstance(value, int | np.integer):
-        return str(value)  # of long integers, floats would be the same
+        return str(value)  # as floats, long integers could coincide
     number = float(value)
     return str(int(number)) if number.is_integer() else str(number)
 

@@ -114,7 +114,7 @@ def _slices(X: Any, y: Any, portion: int) -> Iterator[Portion]:
 
 
 def concatenate_rows(blocks: list[Any]) -> Any:
-    """Blocks of rows of any form below each other, in their own library."""
+    """Blocks of rows of any form, stacked in their own library."""
     first = blocks[0]
     if len(blocks) == 1:
         return first

@@ -56,7 +56,7 @@ def join_tables(
         The column to be predicted, in one of the tables. It is in no view. Samples
         without it, or with nothing else, are left out.
     kernel : kernel or dict of str to kernel, default="auto"
-        What the views are to use, for all tables or for each; "auto" for those that a
+        The kernel of the views, for all tables or for each; "auto" for those that a
         dict does not name.
 
     Returns

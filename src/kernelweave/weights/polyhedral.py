@@ -123,8 +123,8 @@ def with_finite_limits(allowed: Polyhedron, name: str) -> Polyhedron:
 
     For multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the sum S of the
     weights without limits is at most ``<y, d> + <z, b> - <rest, x>`` where ``rest`` is
-    ``C'y + A'z``, less 1 for each of them. Their entries of it are >= 0, or by rounding
-    at least -e, which adds up to e S.
+    ``C'y + A'z``, less 1 for each of them. Its entries for these weights are >= 0 or,
+    by rounding, at least -e, which adds up to e S.
 
     Raises
     ------

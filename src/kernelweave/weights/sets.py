@@ -79,7 +79,7 @@ def _norm(x: np.ndarray, q: float) -> float:
 
 
 class SumToOne(WeightSet):
-    """What sets of weights that sum to one have in common."""
+    """The base class of sets of weights that sum to one."""
 
     def start(self, m: int) -> np.ndarray:
         """Uniform weights."""

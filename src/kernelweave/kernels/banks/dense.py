@@ -46,8 +46,8 @@ SCREENED = 128
 #: The product of a random vector with the difference of two diagonals is at most this
 #: many times the size of the difference.
 DIAGONAL_SLACK = 10.0
-#: Share of the largest possible rounding error that sums over stored kernels reach at
-#: most, as errors of either sign cancel; in thousands of problems it was 0.02.
+#: Largest share of the worst possible rounding error that sums over stored kernels
+#: reach, as errors of either sign cancel; in thousands of problems it was 0.02.
 REACHED = 0.1
 
 
@@ -71,7 +71,7 @@ class KernelBank(ABC):
 
     #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = False
-    #: What the memory of the bank holds: "kernels", "features" or, "on the fly", rows.
+    #: What the bank keeps in memory: "kernels", "features" or, if "on the fly", rows.
     held_as = "kernels"
     #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
     errors: np.ndarray | None = None
@@ -95,7 +95,7 @@ class KernelBank(ABC):
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what is known of the kernels: every norm asks about the same ones."""
+        """Clear the cache of what every norm asks about the kernels."""
         self._same: list[np.ndarray] | None = None
         self._likeness: dict[int, float] = {}
 
@@ -420,7 +420,7 @@ class DenseBank(KernelBank):
     #: of this many rows: a third less to read, but more calls.
     many_samples, triangle_rows = 1000, 32
     #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
-    #: which BLAS takes matrices as they are, and the samples below which one is enough.
+    #: which BLAS takes matrices as they are, and the samples below which one will do.
     most_rows, fewest_rows, small_product, few_samples = 64, 8, 1_000_000, 256
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
@@ -487,7 +487,7 @@ class DenseBank(KernelBank):
     def _combine_rows(self, w: np.ndarray, out: np.ndarray, triangle: bool) -> None:
         """Fill the rows of ``out`` (n, n), or only what LAPACK reads of them.
 
-        It takes the rows of NumPy for columns: its lower triangle is on the right.
+        LAPACK takes NumPy's rows for columns: its lower triangle is the upper one here.
         """
         n, w = self.n_samples, from_numpy(w, self.stack)
 

@@ -142,8 +142,8 @@ class FeatureBank(KernelBank):
     ) -> np.ndarray:
         """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling.
 
-        The bank holds features ``s_i Z_i``, B is ``coef`` (n, k); the result
-        (D_used, k).
+        The bank holds features ``s_i Z_i``, B is ``coef`` (n, k), and the result has
+        the shape (D_used, k).
         """
         inner = to_numpy(self.features.T @ coef)  # (D, k)
         factors = self.per_feature(weights * scales)

@@ -1,4 +1,4 @@
-"""The bank made on the fly: p kernels of n rows in the memory of none of them.
+"""The bank made on the fly: p kernels of n rows, none of which is stored.
 
 A pass computes every kernel again, one tile of rows and columns after another, and each
 pair of rows only once. Kernels of a view that are functions of the same products or
@@ -53,7 +53,7 @@ TILE = {"host": 256, "gpu": 8192}
 class OnTheFlyBank(KernelBank):
     """Kernels ``G_1, ..., G_p`` that are computed in every pass over the pairs of rows.
 
-    As made, these are the kernels as defined: with means 0 and scale 1.
+    A new bank holds the kernels as defined: with means 0 and scale 1.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ class OnTheFlyBank(KernelBank):
         centerings : sequence of Centering
             m, g and s of each as ``row_means``, ``grand_mean`` and ``scale``.
         row_weights : ndarray of shape (n,), optional
-            By whose roots rows and columns are multiplied.
+            Rows and columns are multiplied by their roots.
         shifts : ndarray of shape (p,), optional
-            What is added to the diagonal of each kernel, to make up for rounding.
+            Added to the diagonal of each kernel, to make up for rounding.
         """
         bank, xp = self.tiles, namespace(self.like)
         bank._means = xp.stack([as_float(c.row_means, xp.float64) for c in centerings])
@@ -247,7 +247,7 @@ class OnTheFlyBank(KernelBank):
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
 
     def entry_errors(self) -> np.ndarray:
-        """Those of the dtype, by the share of the traces that centring leaves."""
+        """Those of the dtype, divided by the share of the trace left by centring."""
         traces, before = np.sum(np.abs(self.diagonals()), axis=1), self.rounded_traces()
         return eps(self.like) * (before / np.where(traces > 0, traces, before))
 

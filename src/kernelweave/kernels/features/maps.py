@@ -22,8 +22,8 @@ from kernelweave.kernels.functions import (
     unit_rows,
 )
 
-#: What landmarks leave of the diagonal of a kernel, relative to its largest entry, when
-#: they reproduce it: rounding of a partial factorisation.
+#: Landmarks reproduce a kernel if they leave at most this of its diagonal, relative to
+#: its largest entry: the rounding of a partial factorisation.
 EXHAUSTED = 1e-12
 
 

@@ -175,7 +175,7 @@ def choose_map(
 
 
 #: Kernel parameters such as a median distance are computed on this many evenly spaced
-#: rows of the sample: the median over their 130,816 pairs is accurate to one per cent.
+#: rows of the sample: the median over their 130,816 pairs is accurate to 1 %.
 SOME_ROWS = 512
 #: With fewer held-out rows than this, the error of a map is not estimated.
 FEWEST_FOR_ERROR = 8
@@ -287,7 +287,7 @@ class FeatureRecipe:
             rows = _double(_some(_dense(sample[self.view_of[i]])))
             gram = np.array(kernel.core.gram(_dense(seen_by(kernel, rows))))
             if not is_square_safe(gram):
-                continue  # as are its features, which are refused later
+                continue  # its features are out of range too, and refused later
             check_symmetric(gram, self.names[i])
             gram += gram.T.copy()
             blur = lost_in_centring(gram, center_in_place(gram, kernel.noise))

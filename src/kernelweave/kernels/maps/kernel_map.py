@@ -363,14 +363,14 @@ Source = FeatureSource | PrecomputedSource
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
-#: Rows, and kernels per set of shared products or distances, from which upwards a fit
-#: without folds takes less time on a processor if kernels are recomputed, by tiles
+#: With at least this many rows, and kernels per set of shared products or distances, a
+#: fit without folds takes less time on a processor if kernels are recomputed, by tiles
 #: in its cache: 10 to 40 % less with 15 to 150 widths, but 40 % more with 1,000 rows.
 FASTER_FROM, SHARED_BY = 2000, 12
 
 
 class FittedMap:
-    """What every map from rows to kernels reports about itself.
+    """The attributes that all maps from rows to kernels have.
 
     Attributes
     ----------
@@ -448,7 +448,7 @@ class KernelMap(FittedMap):
         a kernel is checked, and clipped, over rows that count once.
     storage : {"auto", "fastest", "matrices", "on_the_fly"}, default="auto"
         Whether kernels are kept as matrices or recomputed on every pass; "auto" keeps
-        them if they fit into memory, "fastest" also only if that does not take longer.
+        them if they fit into memory, "fastest" if, in addition, that takes no longer.
     work_matrices : float, optional
         n x n arrays that are needed besides kernels made on the fly.
     standard : Standard, optional
@@ -474,7 +474,7 @@ class KernelMap(FittedMap):
         self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
-        #: An array like new rows and results, if they live apart from training rows.
+        #: An array like new rows and results, if they are not where training rows are.
         self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []
@@ -538,7 +538,7 @@ class KernelMap(FittedMap):
         return free is None or self._bytes_on_the_fly() <= free
 
     def is_faster_on_the_fly(self) -> bool:
-        """Whether the fastest storage is asked for, and storing nothing is fastest."""
+        """Whether the fastest storage is requested, and storing nothing is fastest."""
         source = self.source
         if self.storage != "fastest" or source.n_samples < FASTER_FROM:
             return False
@@ -608,7 +608,7 @@ class KernelMap(FittedMap):
         return np.array([found.level for found in self.centerings])
 
     def _shift(self, bank: OnTheFlyBank, j: int) -> float:
-        """What makes kernel j of the bank positive semidefinite: 0, or rounding."""
+        """The shift that makes kernel j of the bank positive semidefinite."""
         assert isinstance(self.source, FeatureSource)
         i = self.active[j]
         v, kernel = self.source.places[i]
@@ -634,7 +634,7 @@ class KernelMap(FittedMap):
         return float(gram[0, 0]) - before
 
     def _complete(self, bank: DenseBank) -> None:
-        """Complete the kernels of rows that lack a view, in place: here there are none.
+        """Complete the kernels of rows that lack a view, in place: here no row does.
 
         Called once all kernels are centred.
         """
@@ -673,7 +673,7 @@ class KernelMap(FittedMap):
         return centering
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:
-        """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name a row too large.
+        """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name the largest row.
 
         Parameters
         ----------

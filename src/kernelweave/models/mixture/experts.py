@@ -177,7 +177,7 @@ class ExpertPanel:
     noise, amplitude, intercept : ndarray of shape (p, k)
         Parameters of each expert and class.
     excess : ndarray of shape (p, k)
-        Its leave-one-out squared error, relative to the smallest at more noise.
+        Leave-one-out squared error, relative to the smallest at more noise.
     log_density, mean, variance, held_out : ndarray of shape (n, p, k)
         Leave-one-out results of each row; NaN where an expert lacks the row.
     mean_error, log_density_error : ndarray of shape (n, p, k)
@@ -251,7 +251,7 @@ class ExpertPanel:
         self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
     def _allowed(self, of_class: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        """Which classes (p, k) experts may predict, of indicators (n, k) and (n, p).
+        """Which classes (p, k) experts may predict, from indicators (n, k) and (n, p).
 
         This takes two rows of the class, so that one remains when the other is left
         out (or one, if the class has no more), and at least one row of another class.

@@ -79,7 +79,7 @@ class MixtureProjector:
     localise : callable
         Computes posterior weights from prior ones, like :func:`posterior_weights`.
     gaps : bool, default=False
-        Whether rows may have some of the experts only.
+        Whether rows may have only some of the experts.
     """
 
     #: Mean products of leave-one-out residuals (k, p, p), where rows may have gaps.

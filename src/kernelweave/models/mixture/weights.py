@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # estimators are built from what is here
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_NOISE_ROUNDS = 100
 #: Gain in log likelihood, per unit of row weight, for which a noise level is changed:
-#: levels that are tied would be exchanged for ever.
+#: levels that are tied would be exchanged forever.
 GAIN_OF_LEVEL = 1e-9
 
 #: Weights of the experts of one or all classes.
@@ -58,7 +58,7 @@ class Mixture:
     error : float, default=0
         Bound on the error of the value due to digits that the kernels had lost.
     unit : str, default="nats per row"
-        That of the gap; "relative" for values with a natural zero.
+        Unit of the gap; "relative" for values with a natural zero.
     shared : bool, default=False
         Whether one expert is responsible for all coordinates of a row.
 
@@ -107,9 +107,9 @@ def learn_weights(
 ) -> tuple[np.ndarray, list[Outcome], float]:
     """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
 
-    Beside the outcomes of the groups of classes, a bound on the error of the sum of
-    their values is returned, due to digits that the kernels had lost. With noise="em"
-    the noise levels in the panel change as well; ``experts`` have all candidate levels.
+    Besides the outcomes of the groups of classes, a bound is returned on the error of
+    the sum of their values due to digits that the kernels had lost. With noise="em" the
+    noise levels in the panel change as well; ``experts`` have all candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))

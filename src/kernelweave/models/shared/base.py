@@ -166,15 +166,15 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails.
 
-    Few rows are left to a single thread, unless they are a portion of many. Fitted
-    attributes are arrays of the library of X, wherever they were computed.
+    Few rows take a single thread, unless they are a portion of many. Fitted attributes
+    are arrays of the library of X, wherever they were computed.
     """
     called = with_callbacks(method)
     all_rows = method.__name__ != "partial_fit"
 
     @functools.wraps(method)
     def checked_fit(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
-        # First of all: X holds the column, which may be text that no view can take.
+        # First of all, since the column of y in X may be text that no view can take.
         y = args[0] if args else kwargs.get("y")
         refuse_name(X, y, type(self).__name__)
         refuse_own_target(self, X, y)
@@ -491,7 +491,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     scale: str | None = "trace"
     missing: Missing = "error"
     features: str = "auto"
-    n_features: int  # read only where features may be explicit, as the next one
+    n_features: int  # read only where features may be explicit, like the next one
     random_state: Any
     device: str | None = None
     verbose: int
@@ -509,13 +509,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
         def set_fit_request(self, **requests: bool | str | None) -> Self:
-            """Say which metadata ``fit`` asks for."""
+            """Say which metadata ``fit`` requests."""
 
         def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
-            """Say which metadata ``partial_fit`` asks for."""
+            """Say which metadata ``partial_fit`` requests."""
 
         def set_score_request(self, **requests: bool | str | None) -> Self:
-            """Say which metadata ``score`` asks for."""
+            """Say which metadata ``score`` requests."""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -743,16 +743,16 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             )
         if subspace is not None and subspace.turned > NOTABLE:
             found.append(
-                "float32 does not determine the features: rounding may turn them among "
-                f"themselves by {subspace.turned:.1g} radians, which changes neither "
-                "distances nor the subspace kernel; pass the rows in float64, or use a "
-                "larger alpha"
+                "float32 does not determine the features: rounding may rotate them "
+                f"among themselves by {subspace.turned:.1g} radians, which changes "
+                "neither distances nor the subspace kernel; pass the rows in float64, "
+                "or use a larger alpha"
             )
         if subspace is not None and subspace.n_doubtful:
             found.append(
                 f"float32 cannot tell {counted(subspace.n_doubtful, 'direction')} of "
-                "the subspace from rounding, and leaves out any such: pass the rows in "
-                "float64, or use a larger alpha"
+                "the subspace from rounding, and leaves out any of this kind: pass the "
+                "rows in float64, or use a larger alpha"
             )
         if left_out > (3.0 * NOTABLE) ** 2:  # features are the roots of their shares
             found.append(
@@ -802,7 +802,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     def _projected(self, X: Any, method: str, name: str) -> Array:
         """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
-        rows = self._rows(X, method)  # first, as it refuses a model without them
+        rows = self._rows(X, method)  # first, since it refuses an unfitted model
         return self.kernel_map_.project(rows, self._weights, getattr(self, name))
 
     def _predict_target(self, X: Any, method: str) -> Array:
@@ -837,7 +837,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
 
 def of_rows(method: Callable[P, R]) -> Callable[P, R]:
-    """A method of rows X of a fitted model; few rows are left to a single thread."""
+    """A method of rows X of a fitted model; few rows take a single thread."""
     called: Callable[..., Any] = method
 
     @functools.wraps(method)

@@ -1,4 +1,4 @@
-"""What a fit is given, checked: parameters, targets, training rows."""
+"""Checks of what a fit is given: parameters, targets, training rows."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
-#: Share of enumerated classes that a fold may have lost before the first one left.
+#: Share of enumerated classes that may be absent before the first, as from a fold.
 LOST_CLASSES = 0.05
 #: Given priors may differ from 1 by this in their sum: they are often rounded.
 SUM_OF_PRIORS = 1e-6
@@ -277,7 +277,7 @@ def refuse_no_list(y: Any, owner: str) -> None:
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":
         raise ValueError(
             f"{owner}: Complex data not supported: y has the dtype {y.dtype}. Pass its "
-            "real part, or real and imaginary part as two outputs of a regression"
+            "real part, or its real and imaginary parts as two outputs of a regression"
         )
 
 
@@ -434,8 +434,8 @@ def read_some_labels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
 
-    Unlabelled rows have the label ``marker`` or, among strings and objects, that as
-    text: NumPy turns every entry of ``["a", "b", -1]`` into a string.
+    Unlabelled rows have the label ``marker`` or, among strings and objects, its text:
+    NumPy turns every entry of ``["a", "b", -1]`` into a string.
     """
     y = _label_column(X, y, owner, mixed=True)
     labelled = ~_has_marker(y, marker)
@@ -457,7 +457,7 @@ def read_some_labels(
 
 
 def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
-    """Which labels (n,) are the marker, or that as text among strings and objects."""
+    """Which labels (n,) are the marker, or its text among strings and objects."""
 
     def is_marker(label: Any) -> bool:
         if isinstance(label, str):
@@ -847,7 +847,7 @@ def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
 
 
 def wants_products(model: KernelModel) -> bool:
-    """Whether the model has a kernel between views in any case."""
+    """Whether the model has products of views in any case."""
     return model.interactions != "auto" and bool(model.interactions)
 
 
@@ -1329,7 +1329,7 @@ def read_new_rows(
 def _check_columns(model: KernelModel, view: View, block: Columns) -> np.ndarray:
     """Which rows (n,) have a view that is read as it is.
 
-    What kernels on numbers read must be numbers; a transformer reads anything.
+    Kernels on numbers accept nothing else; a transformer reads anything.
     """
     rows = np.ones(block.shape[0], dtype=bool)
     if model.missing != "error":

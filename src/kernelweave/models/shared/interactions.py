@@ -1,8 +1,8 @@
 """``interactions="auto"``: products of views, if they lower the leave-one-out error.
 
 They are kept if they lower it by 10 % or more; in the folds of ``cv_score_``
-the same choice is made again. Explicit features have no such error for every row, and
-are learned from once.
+the same choice is made again. Explicit features have no such error for every row; with
+them, the model is learned only once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _worthwhile(products: Fitted, alone: Fitted) -> bool:
 
 
 def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
-    """What was learned with the products of views, if they are worth it, or without."""
+    """The fit with the products of views if they are worth it, else the one without."""
     if _worthwhile(products, alone):
         return products
     # The folds made the same choice themselves, so their score holds for either.

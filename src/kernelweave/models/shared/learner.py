@@ -124,7 +124,7 @@ class LearnerOptions:
         return self.progress is not None and self.progress.stopped
 
     def for_folds(self, on_all: Choice) -> LearnerOptions:
-        """Those for some of the rows, after the choice made on all of them.
+        """The options for some of the rows, after the choice made on all of them.
 
         The weights of a fold solve a convex problem, wherever the search for them
         starts. That for alpha finds the minimum of the fold's own error downhill from
@@ -161,7 +161,7 @@ class Choice:
     missed : float
         Change of functions at smaller alphas that only rounding has excluded.
     solved : ndarray or None
-        The solution of the convex problem, with the learned alpha in front.
+        The solution of the convex problem; a learned alpha comes first.
     candidates : dict of float to Choice
         All choices that were compared, by norm.
     n_rows : int or None
@@ -220,7 +220,7 @@ def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
 
 @dataclass(frozen=True)
 class Task:
-    """What weights and alpha are chosen for.
+    """The problem for which weights and alpha are chosen.
 
     Attributes
     ----------
@@ -458,7 +458,7 @@ def race_norms(
     the time. The errors of two norms are those of the same rows, so their difference
     is known far better than either. A norm is ruled out if, within three standard
     errors of that difference, its error is not lower than the smallest one by more
-    than half a per cent. The others start from what was found on the sample.
+    than 0.5 %. The others start from what was found on the sample.
     """
     n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
     if not chooses or n < raced_from or bank.held_as == "features":
@@ -565,7 +565,7 @@ def _start(
     known = None if there is None else there.solved
     if known is None or len(known) != n_weights:
         return carried
-    # What has no weight there may need it here, and grows slowly from nothing.
+    # Kernels without weight there may need some here, and would grow slowly from 0.
     even = weight_set.start(n_weights) if carried is None else carried
     return weight_set.scale((1.0 - FOLD_SPREAD) * known + FOLD_SPREAD * even)
 
@@ -597,7 +597,7 @@ def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
 def split_learned(
     weights: np.ndarray, weight_set: WeightSet
 ) -> tuple[np.ndarray, float]:
-    """Kernel weights on the boundary of their set, and the identity's to match.
+    """Kernel weights on the boundary of their set, and that of the identity to match.
 
     The identity comes first in ``weights`` (p + 1,).
     """
@@ -610,16 +610,16 @@ def split_learned(
 
 @dataclass(frozen=True)
 class FoldScore:
-    """What folds in which everything is learned again say about new rows.
+    """The score to expect on new rows, from folds in which everything is learned again.
 
     Attributes
     ----------
     score : float
-        Accuracy, R^2 or the measure asked for, on held-out rows; NaN if undefined.
+        Accuracy, R^2 or the requested measure, on held-out rows; NaN if undefined.
     standard_error : float
         Its standard error.
     temperature : float
-        Divides the log odds of class Gaussians: the smallest log loss of held-out rows.
+        Divides the log odds of class Gaussians; it has the smallest held-out log loss.
     """
 
     score: float
@@ -690,14 +690,14 @@ def _is_splitter(value: Any) -> bool:
     return hasattr(value, "split") and not isinstance(value, str)
 
 
-#: What ``cv`` may be.
+#: Allowed values of ``cv``.
 FOLDS = Rule(
     "None, an int >= 2 or a scikit-learn splitter",
     lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
 )
 
 
-#: What ``scoring`` may be.
+#: Allowed values of ``scoring``.
 SCORING = Rule(
     "None, a name from sklearn.metrics.get_scorer_names() or a callable "
     "scorer(estimator, X, y)",
@@ -728,7 +728,7 @@ def choose_splits(
     """The rows to learn from and those held out, for each fold.
 
     A whole number of folds is stratified by class and keeps groups together. There are
-    fewer folds than asked for if every class has fewer rows, or if there are fewer
+    fewer folds than requested if every class has fewer rows, or if there are fewer
     groups; a class with fewer rows than folds is held out in some of them only.
     """
     rows, groups = np.zeros((len(targets), 1)), design.groups
@@ -825,7 +825,7 @@ def ratio_of_means(
     """``R = sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
 
     The sums of ``w_i (u_i - R v_i)`` are independent between the m groups in which
-    they can differ from 0, and estimated with one degree of freedom less.
+    they can differ from 0, and are estimated with one degree of freedom fewer.
 
     Parameters
     ----------
@@ -856,8 +856,8 @@ def accuracy(
 ) -> tuple[float, float]:
     """The share of rows that are right (n,), and its standard error over groups.
 
-    By default every row counts once, and is a group of its own. With ``classes`` (n,),
-    the mean of the shares in each class: the balanced accuracy. If all rows (of a
+    By default every row counts once, and is a group of its own. With ``classes`` (n,)
+    it is the balanced accuracy, the mean of the shares in each class. If all rows (of a
     class) are right, or all wrong, their part of the error is computed as if there were
     two more groups, one of them right: nothing is certain.
     """
@@ -943,7 +943,7 @@ def _class_measure(
 def mean_over_folds(scores: np.ndarray) -> tuple[float, float]:
     """Mean and standard error of the scores (f,) that are defined; NaN without any.
 
-    The error is estimated with one degree of freedom less than there are folds, and is
+    The error is estimated with one degree of freedom fewer than there are folds, and is
     0 if all of them agree.
     """
     known = scores[~np.isnan(scores)]
@@ -973,7 +973,7 @@ def score_outputs(
     """R^2 on held-out rows, averaged over the outputs (n, t) that vary.
 
     The variance to explain is that around the mean of the rows learned from. The
-    standard error is that of a ratio of means. A measure that was asked for is averaged
+    standard error is that of a ratio of means. Any other requested measure is averaged
     over the folds instead.
     """
     measured, tested, errors, spreads = [], [], [], []

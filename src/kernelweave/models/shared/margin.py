@@ -190,7 +190,7 @@ def learn_margin(
 
 
 def _problem(options: MarginOptions) -> str:
-    """What is minimised, for the certificate."""
+    """The problem in words, for the certificate."""
     price = "learned C" if options.C == "learn" else f"C={float(options.C):.3g}"
     what = (
         "hard margin"

@@ -46,9 +46,9 @@ class NumberedRows:
     rows, targets : list of Delayed
         Partitions of consecutive rows.
     ends : ndarray of shape (partitions + 1,)
-        The numbers of their first rows, and in the end the number of all rows.
+        The numbers of their first rows and, last, the number of all rows.
     n_rows : int
-        That number.
+        The number of all rows.
     """
 
     def __init__(self, X: Any, y: Any) -> None:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:  # estimators are built from what is here
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
 N_FOLDS = 5
-#: What is wrong with an input without rows.
+#: The error for an input without rows.
 NO_ROWS = (
     "the input X has no rows: there is nothing to learn from. Check how they were "
     "selected"
@@ -82,7 +82,7 @@ Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
 class FeatureOptions:
-    """What version 0.1.0 saved with an intake; nothing reads it now."""
+    """Saved with an intake by version 0.1.0; nothing reads it now."""
 
 
 class Intake:
@@ -96,7 +96,7 @@ class Intake:
     why : str
         Why explicit features are used.
     products : bool, default=None
-        Whether to add products of views; None if ``model`` says.
+        Whether to add products of views; None leaves it to ``model``.
     least_sample : int, default=SAMPLE_ROWS
         Rows that fix the features, unless there are very many features.
     chunk_size : int, default=None
@@ -116,9 +116,9 @@ class Intake:
     views, positions : list
         The views and their columns, known after the first portion.
     like : array
-        No rows, with the namespace, device and dtype of the first portion.
+        An array of no rows with the namespace, device and dtype of the first portion.
     stored : list
-        No rows of each view, sparse or dense as in the first portion.
+        A block of no rows per view, sparse or dense as in the first portion.
     kind : str
         What its targets hold.
     """
@@ -185,7 +185,7 @@ class Intake:
         """The first portions, from which "auto" settles what to do with each column.
 
         Together they have the rows that fix the features, however few the first has.
-        A portion that does not match ends them, and is refused when it is reached.
+        The first that does not match ends them, and is refused when it is reached.
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
@@ -289,7 +289,7 @@ class Intake:
 
 
 def _kind(targets: np.ndarray) -> str:
-    """What targets hold: joined with text, numbers would silently become text."""
+    """The kind of targets: joined with text, numbers would silently become text."""
     if targets.ndim > 1:
         return f"{counted(targets.shape[1], 'output')} per row"
     return "numbers" if targets.dtype.kind in "biuf" else "text"

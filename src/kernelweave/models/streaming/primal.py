@@ -119,7 +119,7 @@ class MomentFit:
     coding : ndarray of shape (t, k)
         The target of each class or output.
     factor : float, default=1.0
-        By which targets are multiplied in the criterion.
+        Targets are multiplied by it in the criterion.
     per_target : bool, default=False
         Whether each target has its own alpha.
 

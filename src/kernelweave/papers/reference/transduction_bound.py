@@ -34,7 +34,7 @@ class TransductionBound:
         The corrected bound with an estimate of the expectation C in place of 2n, if
         one was made: smaller, and no longer a proof.
     complexity : float or None
-        That estimate; the theorem has n, its proof 2n.
+        The estimate of C; the theorem has n, its proof 2n.
     """
 
     as_printed: float

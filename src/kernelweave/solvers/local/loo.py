@@ -33,8 +33,8 @@ LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
 #: The largest theta, in units of machine precision times n p: rounding of the kernels
 #: must stay far below the identity.
 ROUNDED_IDENTITY = 0.01
-#: The search goes on to this share of what a local minimum may leave, and in float32 it
-#: may leave so many times more.
+#: The search goes on to this share of the gradient that a local minimum may leave, and
+#: in float32 it may leave this many times more.
 SEARCHED, LEFT_IN_SINGLE = 0.01, 10
 #: An error below this share of the target's mean square is practically zero.
 ZERO_ERROR = 1e-2
