@@ -217,6 +217,22 @@ def test_named_kernels_of_another_library(rows):
     np.testing.assert_allclose(found.held_out.coordinates, same.held_out.coordinates)
 
 
+def test_rows_in_no_fold_do_not_help_their_group(rows):
+    """A class of a single group always trained, also where that group was held out."""
+    X, y = rows[0], rows[1].copy()
+    groups = np.arange(60) // 3
+    y[0] = "odd"
+    found = evaluate(classifier(), X, y, groups=groups, baselines=False).held_out
+    assert found.fold[0] == 0
+    own = found.fold == found.fold[1]
+    train = ~own & (groups != 0)
+    model = classifier().fit(X[train], y[train], groups=groups[train])
+    np.testing.assert_allclose(
+        found.probability[own][:, found.classes != "odd"],
+        model.predict_proba(X[own]),
+    )
+
+
 def test_small_classes_are_told():
     y = np.array(["a"] * 6 + ["b"] * 3 + ["c"])
     fold, remarks = assign_folds(y, 5)

@@ -167,9 +167,9 @@ class StackedViews(_OfViews):
         """Fit one model per view, and the regression on held-out outputs."""
         groups = of_rows.get("groups")
         fold, _ = assign_folds(y, STACK_FOLDS, groups, self.classify)
+        how: dict[str, Any] = {"pairwise": self.pairwise, "units": groups}
         held = [
-            out_of_fold(model, X, y, fold, pairwise=self.pairwise, **of_rows)
-            for model in self._each()
+            out_of_fold(model, X, y, fold, **how, **of_rows) for model in self._each()
         ]
         shown, weight = fold > 0, of_rows.get("sample_weight")
         last, name, targets = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight", y

@@ -167,12 +167,13 @@ def evaluate(
         X = X[:, :, None] if X.ndim == 2 else X
     of_rows["has"] = observed_views(fitted, X)
     given = (X, targets, fold, of_rows)
-    own = _predicted(THIS_MODEL, model, *given, say, pairwise=pairwise, axes=axes)
+    how: dict[str, Any] = {"pairwise": pairwise, "units": design.groups}
+    own = _predicted(THIS_MODEL, model, *given, say, **how, axes=axes)
     held: dict[str, HeldOut | str] = {THIS_MODEL: own}
     others = baselines_of(fitted, names) if baselines else {}
     for name, method in others.items():
         try:
-            held[name] = _predicted(name, method, *given, say, pairwise=pairwise)
+            held[name] = _predicted(name, method, *given, say, **how)
         except (ValueError, TypeError) as error:
             held[name] = " ".join(str(error).split())
     judge = _Judge(targets, outputs, fold, design)

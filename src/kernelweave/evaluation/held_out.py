@@ -156,6 +156,7 @@ def out_of_fold(
     y: np.ndarray,
     fold: np.ndarray,
     *,
+    units: np.ndarray | None = None,
     axes: np.ndarray | None = None,
     pairwise: bool = False,
     report: Any = None,
@@ -173,6 +174,9 @@ def out_of_fold(
         Targets.
     fold : ndarray of shape (n,)
         From :func:`assign_folds`.
+    units : ndarray of shape (n,), default=None
+        The group of each row. Rows in no fold, which are those of a class that has a
+        single group, do not help to predict other rows of that group.
     axes : ndarray of shape (n, k - 1), default=None
         Projections by the model fitted to all rows, with which those of the folds are
         aligned; None makes no projections.
@@ -199,7 +203,9 @@ def out_of_fold(
     for number in range(1, n_folds + 1):
         if report is not None:
             report(number, n_folds)
-        test, train = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        own = fold == number
+        known = own if units is None else np.isin(units, units[own])
+        test, train = np.flatnonzero(own), np.flatnonzero(~known)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = take_rows(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
