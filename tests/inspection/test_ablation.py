@@ -270,6 +270,14 @@ def test_views_of_several_kernels_that_rows_lack(rng, model):
 
 
 @pytest.mark.one_seed
+def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
+    views = [("a", "linear", [0]), ("b", "linear", [1])]
+    model = KernelFDA(views, alpha=1e6, cv=None).fit(X, y)  # calls no row rare
+    found = view_ablation(model, X, y, scoring="balanced_accuracy", random_state=0)
+    assert [step["score"] for step in found.order] == [0.5, 0.5]
+
+
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
 def test_a_constant_view_predicts_like_none(rng, scoring):
     X, y = make_data(rng)

@@ -141,7 +141,14 @@ class Trials:
             cv = check_cv(cv, self.y, classifier=classify)
         with warnings.catch_warnings():  # the folds are checked below
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
-            splits = choose_splits(cv, targets, self.design, classify, random_state)
+            splits = choose_splits(
+                cv,
+                targets,
+                self.design,
+                classify,
+                random_state,
+                every_class=self.scoring is not None,
+            )
         # large groups may leave some empty
         folds = [(train, test) for train, test in splits if len(test)]
         if len(folds) < 2:

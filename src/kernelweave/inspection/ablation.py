@@ -97,7 +97,8 @@ def view_ablation(
         of its own.
     cv : int, cross-validation generator or iterable, default=5
         Folds; an int means that many shuffled ones, stratified by class, which keep
-        groups together; fewer if there are fewer groups, or fewer rows of each class.
+        groups together; fewer if there are fewer groups, or fewer rows of each class
+        (with ``scoring``, of any class that has two).
     cost : dict of str to float, default=None
         The positive cost of measuring each view; None counts each as 1.
     scoring : str or callable, default=None
