@@ -132,8 +132,11 @@ def test_regression_and_outputs(rng):
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
     model = MultipleKernelRidge(VIEWS, **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=KFold(4))
-    assert result.loss_name == "squared error"
+    assert result.loss_name == "squared error of standardised outputs"
     assert result.recommended == ["good", "fair"]
+    in_other_units = view_ablation(model, X, y * [1.0, 1e-9], cv=KFold(4))
+    assert in_other_units.recommended == result.recommended
+    assert in_other_units.baseline_loss == pytest.approx(result.baseline_loss)
     junk = result.views[2]
     assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.3
     assert junk["score_without"] > 0.9  # measured: 0.98

@@ -152,10 +152,13 @@ def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     return full
 
 
-def loss_name(model: Any) -> str:
-    """The loss by which a model is judged on held-out rows."""
+def loss_name(model: Any, n_outputs: int = 1) -> str:
+    """The loss by which a model is judged on held-out rows.
+
+    Several outputs may be in units that have nothing to do with each other.
+    """
     if not is_classifier(model):
-        return "squared error"
+        return "squared error" + " of standardised outputs" * (n_outputs > 1)
     return "log loss" if hasattr(model, "predict_proba") else "error rate"
 
 

@@ -80,8 +80,8 @@ class Trials:
         What the loss is.
     design : RowDesign
         Which rows are held out together.
-    unit : float
-        A unit for the outputs of a regression in which their squares do not overflow.
+    unit : ndarray of shape (1,) or (q,)
+        That in which the outputs of a regression are judged.
     folds : list of (train, test)
         Row numbers.
     known : dict of Views to Trial
@@ -123,13 +123,11 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
-        self.loss_name, self.unit = loss_name(model), 1.0
+        self.loss_name = loss_name(model, self.truth.shape[1])
+        self.unit = np.ones(1)
         if self.classes is None:
-            sizes = np.abs(self.truth - np.mean(self.truth, axis=0))
-            self.unit = float(units_of(np.max(sizes), 64))
+            self._set_unit()
             self.spread = self._spread()
-        if self.unit != 1.0:
-            self.loss_name += f" of y / {self.unit:.3g}"
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify, targets = self.classes is not None, self.y
@@ -174,6 +172,20 @@ class Trials:
                 )
             found.append((train[~known], test))
         return found
+
+    def _set_unit(self) -> None:
+        """Outputs in units of their own count equally; one output is taken as it is.
+
+        Its squares must not overflow, though.
+        """
+        if self.truth.shape[1] > 1:
+            self.unit = StandardOutputs.of(self.truth).unit
+            return
+        self.unit = units_of(
+            np.max(np.abs(self.truth - np.mean(self.truth)), axis=0), 64
+        )
+        if self.unit[0] != 1.0:
+            self.loss_name += f" of y / {self.unit[0]:.3g}"
 
     def _spread(self) -> np.ndarray:
         """Mean squared error of the training means over all folds, (q,).

@@ -47,8 +47,9 @@ def view_ablation(
 
     where V is the set of all views. The loss is the log loss if the model predicts
     probabilities, the mean squared error for a regression (of y in a unit that
-    ``loss_name`` states, if squares could overflow), and otherwise the error rate; if
-    ``scoring`` is given, minus that score decides instead.
+    ``loss_name`` states, if squares could overflow; of several outputs, each divided by
+    its standard deviation), and otherwise the error rate; if ``scoring`` is given,
+    minus that score decides instead.
 
     **Standard errors** are those of the mean over the folds. They have one degree of
     freedom fewer than there are folds: with five folds, intervals of two standard
