@@ -272,7 +272,29 @@ def test_views_of_several_kernels_that_rows_lack(rng, model):
     assert np.isfinite([view["loss_without"] for view in result.views]).all()
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(TWO, class_weight="balanced", **PLAIN),
+        KernelFDA(TWO, alpha=0.1, priors=[0.5, 0.5], cv=None),
+        MultipleKernelSVC(TWO, norm=1, C=1.0, class_weight="balanced", tol=1e-2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_rows_count_as_the_model_weights_their_classes(rng, model):
+    """Before, a model that names a rare class was worse than none on most rows."""
+    X, y = make_data(rng, n=80, signal=3.0)
+    rows = np.r_[np.flatnonzero(y == "yes")[:6], np.flatnonzero(y == "no")]
+    X, y = X.iloc[rows], y[rows]
+    found = view_ablation(model.fit(X, y), X, y, random_state=0)
+    assert "good" in found.recommended
+    log_loss = found.loss_name == "log loss"
+    assert found.baseline_loss == pytest.approx(
+        np.log(2) if log_loss else 0.5, abs=0.02
+    )
+
+
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
     X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
     views = [("a", "linear", [0]), ("b", "linear", [1])]
@@ -281,6 +303,7 @@ def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
     assert [step["score"] for step in found.order] == [0.5, 0.5]
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
 def test_a_constant_view_predicts_like_none(rng, scoring):
     X, y = make_data(rng)

@@ -10,16 +10,18 @@ from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
 from kernelweave.fits.ridge import StandardOutputs
-from kernelweave.inspection._rows import probabilities, without_views
+from kernelweave.inspection._rows import (
+    probabilities,
+    rows_by_class,
+    without_views,
+)
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models import KernelFDA, MultipleKernelRidge
-from kernelweave.models.shared.inputs import check_priors
 from kernelweave.views.columns import is_precomputed
 
 #: Parameters that the baselines share with the model, if it has them.
@@ -178,7 +180,7 @@ class StackedViews(_OfViews):
         last, name, targets = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight", y
         if self.classify:
             last, name = _logistic(), f"logisticregressioncv__{name}"
-            weight = self._weights(y, weight)
+            weight = rows_by_class(self.base, y, weight)
             inputs = [_logs(one.probability) for one in held]
         else:
             outputs = y.reshape(len(y), -1).astype(float)
@@ -190,20 +192,6 @@ class StackedViews(_OfViews):
         self.models_ = [model.fit(X, y, **of_rows) for model in self._each()]
         self.all_ = np.unique(y)
         return self
-
-    def _weights(self, y: np.ndarray, weight: Any) -> np.ndarray | None:
-        """Weights of the rows (n,) by which classes count as in the models."""
-        classes, codes = np.unique(y, return_inverse=True)
-        priors = check_priors(self.base.priors, classes)
-        if priors is None and self.base.class_weight is None:
-            return weight
-        weight = np.ones(len(y)) if weight is None else weight
-        factors = compute_class_weight(
-            self.base.class_weight, classes=classes, y=y, sample_weight=weight
-        )
-        if priors is not None:
-            factors = priors * np.sum(weight) / np.bincount(codes, weight)
-        return weight * factors[codes]
 
     def _inputs(self, X: Any) -> np.ndarray:
         """Outputs of the models of all views, side by side."""

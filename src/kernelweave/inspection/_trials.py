@@ -28,6 +28,7 @@ from kernelweave.inspection._rows import (
     probabilities,
     refittable,
     require_predictions,
+    rows_by_class,
     taken_by,
     targets_of,
     views_of,
@@ -80,6 +81,8 @@ class Trials:
         What the loss is.
     design : RowDesign
         Which rows are held out together.
+    each : ndarray of shape (n,)
+        How much each row counts, 1 on average: as the model weights its class.
     unit : ndarray of shape (1,) or (q,)
         That in which the outputs of a regression are judged.
     folds : list of (train, test)
@@ -111,6 +114,10 @@ class Trials:
         self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
+        self.each = np.ones(len(self.y))
+        own = None if self.classes is None else rows_by_class(model, self.y)
+        if own is not None:
+            self.each = own / np.mean(own)
         self.observed = _observed(model, len(self.y))
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
@@ -240,8 +247,7 @@ class Trials:
         try:
             self._fit(model, self._rows(own, own, wanted), own)
         except NothingVariesError:
-            model = without_views(self.classes is not None)
-            model.fit(np.zeros((len(own), 1)), self.y[own])
+            model = self._none(own)
         new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
         if len(judged):
@@ -287,9 +293,12 @@ class Trials:
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
-        none = without_views(self.classes is not None)
-        none.fit(np.zeros((len(train), 1)), self.y[train])
-        return self._predicted(none, np.zeros((m, 1)))
+        return self._predicted(self._none(train), np.zeros((m, 1)))
+
+    def _none(self, train: np.ndarray) -> Any:
+        """A model of the training targets alone."""
+        none, rows = without_views(self.classes is not None), np.zeros((len(train), 1))
+        return none.fit(rows, self.y[train], sample_weight=self.each[train])
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
@@ -299,10 +308,12 @@ class Trials:
             errors = np.mean((truth - predicted) ** 2, axis=0)
             return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
         codes = np.argmax(truth, axis=1)
-        right = np.mean(np.argmax(predicted, axis=1) == codes)
-        if self.loss_name == "error rate":
-            return right, 1.0 - right
-        return right, np.mean(log_losses(predicted, codes))
+        # Not the weighted mean of the fold, which may lack the class that counts most.
+        each, right = self.each[test], np.argmax(predicted, axis=1) == codes
+        losses = ~right
+        if self.loss_name != "error rate":
+            losses = log_losses(predicted, codes)
+        return float(np.mean(each * right)), float(np.mean(each * losses))
 
 
 def _check_model(model: Any, names: list[str]) -> None:
