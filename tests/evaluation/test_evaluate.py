@@ -21,6 +21,7 @@ from kernelweave import (
     TransductiveKernelSVC,
 )
 from kernelweave.evaluation import evaluate
+from kernelweave.evaluation.baselines import StackedViews
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
@@ -167,6 +168,26 @@ def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
     for one, other in zip(evaluate(model, kernels, y, cv=2).table, same, strict=True):
         for key in ("score", "log_loss"):
             assert one[key] == pytest.approx(other[key]), key
+
+
+@pytest.mark.parametrize(
+    ("counted", "rare"),
+    [
+        ({}, 0.2),
+        ({"class_weight": "balanced"}, 0.5),
+        ({"class_weight": {1: 2.0}}, 1 / 3),
+        ({"class_weight": "balanced", "priors": [0.9, 0.1]}, 0.1),
+    ],
+)
+@pytest.mark.parametrize("weight", [None, np.full(20, 3.0)], ids=["", "weighted"])
+def test_the_stack_counts_classes_as_the_model_does(counted, rare, weight):
+    """Where no view varies, the intercept of the regression is all it learns."""
+    X, y = np.zeros((20, 4)), (np.arange(20) < 4).astype(int)
+    stack = StackedViews(VIEWS, KernelFDA(VIEWS, cv=None, **counted))
+    with pytest.warns(KernelWarning, match="constant"):
+        stack.fit(X, y, sample_weight=weight)
+    proba = stack.predict_proba(X)
+    np.testing.assert_allclose(proba[:, 1], rare, atol=1e-3)  # measured: below 1e-5
 
 
 @pytest.mark.parametrize("model", [classifier(), regressor()])

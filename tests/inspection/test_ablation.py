@@ -141,8 +141,11 @@ def test_regression_and_outputs(rng):
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
     model = MultipleKernelRidge(VIEWS, **PLAIN).fit(X, y)
     result = view_ablation(model, X, y, cv=KFold(4))
-    assert result.loss_name == "squared error"
+    assert result.loss_name == "squared error of standardised outputs"
     assert result.recommended == ["good", "fair"]
+    in_other_units = view_ablation(model, X, y * [1.0, 1e-9], cv=KFold(4))
+    assert in_other_units.recommended == result.recommended
+    assert in_other_units.baseline_loss == pytest.approx(result.baseline_loss)
     junk = result.views[2]
     assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.3
     assert junk["score_without"] > 0.9  # measured: 0.98
@@ -276,6 +279,37 @@ def test_views_of_several_kernels_that_rows_lack(rng, model):
     result = view_ablation(model, X, y, cv=2, random_state=0)
     assert [view["view"] for view in result.views] == ["good", "junk"]
     assert np.isfinite([view["loss_without"] for view in result.views]).all()
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(TWO, class_weight="balanced", **PLAIN),
+        KernelFDA(TWO, alpha=0.1, priors=[0.5, 0.5], cv=None),
+        MultipleKernelSVC(TWO, norm=1, C=1.0, class_weight="balanced", tol=1e-2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_rows_count_as_the_model_weights_their_classes(rng, model):
+    """Before, a model that names a rare class was worse than none on most rows."""
+    X, y = make_data(rng, n=80, signal=3.0)
+    rows = np.r_[np.flatnonzero(y == "yes")[:6], np.flatnonzero(y == "no")]
+    X, y = X.iloc[rows], y[rows]
+    found = view_ablation(model.fit(X, y), X, y, random_state=0)
+    assert "good" in found.recommended
+    log_loss = found.loss_name == "log loss"
+    assert found.baseline_loss == pytest.approx(
+        np.log(2) if log_loss else 0.5, abs=0.02
+    )
+
+
+def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
+    views = [("a", "linear", [0]), ("b", "linear", [1])]
+    model = KernelFDA(views, alpha=1e6, cv=None).fit(X, y)  # calls no row rare
+    found = view_ablation(model, X, y, scoring="balanced_accuracy", random_state=0)
+    assert [step["score"] for step in found.order] == [0.5, 0.5]
 
 
 @pytest.mark.one_seed

@@ -270,6 +270,14 @@ def test_small_classes(data):
     assert model.cv_score_ < 0
 
 
+def test_every_fold_has_a_row_of_each_class(data):
+    X, _ = data
+    y = np.arange(N) < 3  # fewer than five folds
+    model = KernelFDA(VIEWS, alpha=1e6, scoring="balanced_accuracy").fit(X, y)
+    assert not np.any(model.predict(X))  # whatever is left out, no row is called rare
+    assert model.cv_score_ == 0.5
+
+
 def test_a_measure_that_is_undefined_on_every_fold_leaves_a_remark(data):
     X, y = data
     model = KernelFDA(VIEWS, alpha=1.0, scoring="roc_auc", cv=LeaveOneOut())

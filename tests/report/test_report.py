@@ -149,6 +149,21 @@ def test_groups_and_a_model_that_takes_none():
     assert shares["grouped"] and shares["tested"]
 
 
+def test_units_of_several_outputs_change_no_column():
+    model, X, y = pages.data("several targets")
+    how = {"cv": 2, "groups": None, "sample_weight": None, "random_state": 0}
+    how |= {"report": lambda text: None, "baselines": False}
+    found = []
+    for unit in (1.0, 2.0**-30):
+        case = Case(model.fit(X, y * [1.0, unit]), X, y * [1.0, unit], 2, 2, how)
+        shuffled = np.round(decisions._shuffled(case)[0], 8).tolist()
+        reasons = {
+            row["reason"]: row["name"] for row in decisions.rows(case)["records"]
+        }
+        found.append((decisions.columns(case), shuffled, reasons))
+    assert found[0] == found[1]
+
+
 def test_shares_tell_every_reason_once(monkeypatch):
     """Whatever the views are called."""
     _, X, y = pages.data("two classes")

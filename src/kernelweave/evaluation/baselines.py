@@ -15,7 +15,11 @@ from sklearn.utils.metaestimators import available_if
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
 from kernelweave.fits.ridge import StandardOutputs
-from kernelweave.inspection._rows import probabilities, without_views
+from kernelweave.inspection._rows import (
+    probabilities,
+    rows_by_class,
+    without_views,
+)
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
@@ -160,7 +164,8 @@ class StackedViews(_OfViews):
 
     The outputs are logarithms of probabilities, or predictions in units of the standard
     deviation of the targets, so that the penalty does not depend on the unit of y.
-    Inner folds keep groups together, as the outer ones do.
+    Inner folds keep groups together, as the outer ones do. Class weights and priors of
+    the models also hold for the logistic regression, which would undo them.
     """
 
     def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
@@ -175,6 +180,7 @@ class StackedViews(_OfViews):
         last, name, targets = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight", y
         if self.classify:
             last, name = _logistic(), f"logisticregressioncv__{name}"
+            weight = rows_by_class(self.base, y, weight)
             inputs = [_logs(one.probability) for one in held]
         else:
             outputs = y.reshape(len(y), -1).astype(float)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.inputs import read_groups
+from kernelweave.models.shared.inputs import check_priors, read_groups
 from kernelweave.views.columns import is_dict, is_precomputed
 from kernelweave.views.precomputed import stack_kernels
 
@@ -158,6 +159,31 @@ def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     return None if seen is None or np.all(seen) else seen
 
 
+def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray | None:
+    """How much each row (n,) counts with the class weights or priors of a classifier.
+
+    Parameters
+    ----------
+    model : estimator
+        Its priors, if given, are the shares of the classes.
+    y : ndarray of shape (n,)
+        Labels.
+    weights : ndarray of shape (n,), optional
+        Other weights of the rows, returned as they are if all classes count alike.
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    priors = check_priors(getattr(model, "priors", None), classes)
+    if priors is None and model.class_weight is None:
+        return weights
+    each = np.ones(len(y)) if weights is None else weights
+    factors = compute_class_weight(
+        model.class_weight, classes=classes, y=y, sample_weight=each
+    )
+    if priors is not None:
+        factors = priors * np.sum(each) / np.bincount(codes, each)
+    return np.asarray(each * factors[codes])
+
+
 def without_views(classify: bool) -> Any:
     """The model that predicts the class proportions, or the mean."""
     return DummyClassifier() if classify else DummyRegressor()
@@ -171,10 +197,13 @@ def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     return full
 
 
-def loss_name(model: Any) -> str:
-    """The loss by which a model is judged on held-out rows."""
+def loss_name(model: Any, n_outputs: int = 1) -> str:
+    """The loss by which a model is judged on held-out rows.
+
+    Several outputs may be in units that have nothing to do with each other.
+    """
     if not is_classifier(model):
-        return "squared error"
+        return "squared error" + " of standardised outputs" * (n_outputs > 1)
     return "log loss" if hasattr(model, "predict_proba") else "error rate"
 
 

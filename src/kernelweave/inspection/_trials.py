@@ -29,6 +29,7 @@ from kernelweave.inspection._rows import (
     probabilities,
     refittable,
     require_predictions,
+    rows_by_class,
     taken_by,
     targets_of,
     views_of,
@@ -81,8 +82,10 @@ class Trials:
         What the loss is.
     design : RowDesign
         Which rows are held out together.
-    unit : float
-        A unit for the outputs of a regression in which their squares do not overflow.
+    each : ndarray of shape (n,)
+        How much each row counts, 1 on average: as the model weights its class.
+    unit : ndarray of shape (1,) or (q,)
+        That in which the outputs of a regression are judged.
     folds : list of (train, test)
         Row numbers.
     remarks : list of str
@@ -114,6 +117,10 @@ class Trials:
         self.y = targets_of(y)
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
+        self.each = np.ones(len(self.y))
+        own = None if self.classes is None else rows_by_class(model, self.y)
+        if own is not None:
+            self.each = own / np.mean(own)
         self.observed = _observed(model, len(self.y))
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
@@ -128,13 +135,11 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
-        self.loss_name, self.unit = loss_name(model), 1.0
+        self.loss_name = loss_name(model, self.truth.shape[1])
+        self.unit = np.ones(1)
         if self.classes is None:
-            sizes = np.abs(self.truth - np.mean(self.truth, axis=0))
-            self.unit = float(units_of(np.max(sizes), 64))
+            self._set_unit()
             self.spread = self._spread()
-        if self.unit != 1.0:
-            self.loss_name += f" of y / {self.unit:.3g}"
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify, targets = self.classes is not None, self.y
@@ -146,7 +151,14 @@ class Trials:
             cv = check_cv(cv, self.y, classifier=classify)
         with warnings.catch_warnings():  # the folds are checked below
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
-            splits = choose_splits(cv, targets, self.design, classify, random_state)
+            splits = choose_splits(
+                cv,
+                targets,
+                self.design,
+                classify,
+                random_state,
+                every_class=self.scoring is not None,
+            )
         # large groups may leave some empty
         folds = [(train, test) for train, test in splits if len(test)]
         if self.design.groups is not None:
@@ -191,6 +203,20 @@ class Trials:
                 )
             found.append((train[~known], test))
         return found
+
+    def _set_unit(self) -> None:
+        """Outputs in units of their own count equally; one output is taken as it is.
+
+        Its squares must not overflow, though.
+        """
+        if self.truth.shape[1] > 1:
+            self.unit = StandardOutputs.of(self.truth).unit
+            return
+        self.unit = units_of(
+            np.max(np.abs(self.truth - np.mean(self.truth)), axis=0), 64
+        )
+        if self.unit[0] != 1.0:
+            self.loss_name += f" of y / {self.unit[0]:.3g}"
 
     def _spread(self) -> np.ndarray:
         """Mean squared error of the training means over all folds, (q,).
@@ -245,8 +271,7 @@ class Trials:
         try:
             self._fit(model, self._rows(own, own, wanted), own)
         except NothingVariesError:
-            model = without_views(self.classes is not None)
-            model.fit(np.zeros((len(own), 1)), self.y[own])
+            model = self._none(own)
         new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
         if len(judged):
@@ -292,9 +317,12 @@ class Trials:
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
-        none = without_views(self.classes is not None)
-        none.fit(np.zeros((len(train), 1)), self.y[train])
-        return self._predicted(none, np.zeros((m, 1)))
+        return self._predicted(self._none(train), np.zeros((m, 1)))
+
+    def _none(self, train: np.ndarray) -> Any:
+        """A model of the training targets alone."""
+        none, rows = without_views(self.classes is not None), np.zeros((len(train), 1))
+        return none.fit(rows, self.y[train], sample_weight=self.each[train])
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
@@ -304,10 +332,12 @@ class Trials:
             errors = np.mean((truth - predicted) ** 2, axis=0)
             return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
         codes = np.argmax(truth, axis=1)
-        right = np.mean(np.argmax(predicted, axis=1) == codes)
-        if self.loss_name == "error rate":
-            return right, 1.0 - right
-        return right, np.mean(log_losses(predicted, codes))
+        # Not the weighted mean of the fold, which may lack the class that counts most.
+        each, right = self.each[test], np.argmax(predicted, axis=1) == codes
+        losses = ~right
+        if self.loss_name != "error rate":
+            losses = log_losses(predicted, codes)
+        return float(np.mean(each * right)), float(np.mean(each * losses))
 
 
 def _check_model(model: Any, names: list[str]) -> None:

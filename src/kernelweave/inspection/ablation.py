@@ -47,8 +47,11 @@ def view_ablation(
 
     where V is the set of all views. The loss is the log loss if the model predicts
     probabilities, the mean squared error for a regression (of y in a unit that
-    ``loss_name`` states, if squares could overflow), and otherwise the error rate; if
-    ``scoring`` is given, minus that score decides instead.
+    ``loss_name`` states, if squares could overflow; of several outputs, each divided by
+    its standard deviation), and otherwise the error rate; if ``scoring`` is given,
+    minus that score decides instead. Without it, rows count by the ``class_weight`` of
+    the model, or so that classes have the shares given by its ``priors``: losses that
+    count all rows alike would call a balanced model worse than none.
 
     **Standard errors** are those of the mean over the folds. They have one degree of
     freedom fewer than there are folds: with five folds, intervals of two standard
@@ -97,12 +100,14 @@ def view_ablation(
         of its own.
     cv : int, cross-validation generator or iterable, default=5
         Folds; an int means that many shuffled ones, stratified by class, which keep
-        groups together; fewer if there are fewer groups, or fewer rows of each class.
+        groups together; fewer if there are fewer groups, or fewer rows of each class
+        (with ``scoring``, of any class that has two).
     cost : dict of str to float, default=None
         The positive cost of measuring each view; None counts each as 1.
     scoring : str or callable, default=None
-        A scikit-learn scorer; None means accuracy, or R^2 for a regression: one minus
-        the loss divided by that of the training means, the latter over all folds.
+        A scikit-learn scorer; None means accuracy, in which rows count as in the loss,
+        or R^2 for a regression: one minus the loss divided by that of the training
+        means, the latter over all folds.
     n_jobs : int, default=None
         Number of fits in parallel, as in scikit-learn.
     random_state : int, RandomState instance or None, default=None
@@ -276,8 +281,8 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     """
     if trials.loss_name != "error rate":
         return 0.0
-    rate = float(np.mean(baseline))
-    error = np.sqrt(rate * (1.0 - rate) / len(trials.design.members))
+    rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each**2))
+    error = np.sqrt(rate * (1.0 - rate) * unequal / len(trials.design.members))
     return float(norm.ppf(1.0 - TEST_LEVEL / len(trials.names)) * error)
 
 

@@ -60,14 +60,15 @@ def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
         case.part,
         case.rows(test),
         case.y[test],
-        scoring=_minus_loss,
+        scoring=partial(_minus_loss, unit=case.unit),
         n_repeats=SHUFFLES,
         random_state=check_random_state(case.how["random_state"]),
     )
-    return found.importances_mean, found.importances_std, loss_name(case.model)
+    loss = loss_name(case.model, len(case.unit))
+    return found.importances_mean, found.importances_std, loss
 
 
-def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
+def _minus_loss(model: Any, X: Any, y: np.ndarray, unit: np.ndarray) -> float:
     """Minus the mean log loss, error rate or squared error."""
     if hasattr(model, "predict_proba"):
         classes = np.union1d(model.classes_, y)
@@ -76,7 +77,7 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
     predicted = to_numpy(model.predict(X))
     if hasattr(model, "classes_"):
         return -float(np.mean(predicted != y))
-    return -float(np.mean((predicted - y) ** 2))
+    return -float(np.mean(((predicted - y) / unit) ** 2))
 
 
 @or_why
@@ -88,7 +89,7 @@ def columns(case: Case) -> Section:
     shuffled = cache(partial(_shuffled, case))
     parts = []
     for view in views[:MOST_VIEWS]:
-        made = _by_gradient(case.model, view)
+        made = _by_gradient(case, view)
         if made["why"]:
             other = _by_shuffling(shuffled, case.model, view)
             made = other if not other["why"] else made
@@ -100,16 +101,20 @@ def columns(case: Case) -> Section:
 
 
 @or_why
-def _by_gradient(model: Any, view: str) -> Section:
+def _by_gradient(case: Case, view: str) -> Section:
     best: dict[str, float] = {}
-    # a column may matter to several classes
-    for row in feature_importance(model, view):
-        name, value = str(row["feature"]), float(row["importance"])
+    several = len(case.unit) > 1
+    # a column may matter to several classes or outputs
+    for row in feature_importance(case.model, view):
+        unit = case.unit[row["output"] if several else 0]
+        name, value = str(row["feature"]), float(row["importance"] / unit)
         best[name] = max(value, best.get(name, 0.0))
     text = (
         "Change of the decision value per standard deviation of the column: the root "
         "mean square over the training rows."
     )
+    if several:
+        text += " The largest for any output, in standard deviations of that output."
     bars = [Bar(name, value) for name, value in best.items()]
     return _ranked(bars, view, text, "change of the decision value")
 
@@ -139,7 +144,7 @@ def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
 def rows(case: Case) -> Section:
     """Contributions of the views to the decisions for some rows of the first fold."""
     held, test = case.result.held_out, np.flatnonzero(case.fold == 1)
-    chosen = telling(held, test)
+    chosen = telling(held, test, case.unit)
     found = contributions(case.part, case.rows(np.array(list(chosen))))
     labels = row_labels(case.X)
     records = []
@@ -173,12 +178,15 @@ def rows(case: Case) -> Section:
     return {"records": records}
 
 
-def telling(held: HeldOut, test: np.ndarray) -> dict[int, str]:
-    """At most three rows among ``test`` that are worth a look, and why."""
+def telling(held: HeldOut, test: np.ndarray, unit: np.ndarray) -> dict[int, str]:
+    """At most three rows among ``test`` that are worth a look, and why.
+
+    The distances of several outputs from the truth are added in the given units.
+    """
     assert held.targets is not None
     truth, guess = held.targets[test], held.predicted[test]
     if held.classes is None:
-        miss = np.abs(truth - guess).reshape(len(test), -1).sum(axis=1)
+        miss = (np.abs(truth - guess).reshape(len(test), -1) / unit).sum(axis=1)
         found = {test[np.argmin(miss)]: "the closest to the truth"}
         found.setdefault(test[np.argmax(miss)], "the furthest from the truth")
         return found

@@ -8,10 +8,11 @@ from functools import cached_property, wraps
 from typing import Any, ParamSpec
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import take_rows
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import taken_by
 from kernelweave.views.columns import is_precomputed
 
@@ -49,6 +50,13 @@ class Case:
     def result(self) -> Any:
         """The model compared with its baselines on held-out rows."""
         return evaluate(self.model, self.X, self.y, **self.how)
+
+    @cached_property
+    def unit(self) -> np.ndarray:
+        """Units in which several outputs count alike, (q,); 1 for any other target."""
+        if is_classifier(self.model) or self.y.ndim < 2 or self.y.shape[1] < 2:
+            return np.ones(1)
+        return StandardOutputs.of(self.y.astype(np.float64)).unit
 
     @property
     def fold(self) -> np.ndarray:

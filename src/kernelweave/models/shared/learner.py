@@ -724,12 +724,15 @@ def choose_splits(
     design: RowDesign,
     classify: bool,
     random_state: Any = 0,
+    every_class: bool = False,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows to learn from and those held out, for each fold.
 
     A whole number of folds is stratified by class and keeps groups together. There are
     fewer folds than requested if every class has fewer rows, or if there are fewer
-    groups; a class with fewer rows than folds is held out in some of them only.
+    groups; a class with fewer rows than folds is held out in some of them only. With
+    ``every_class``, one class with fewer rows is enough for fewer folds, so that each
+    fold holds out a row of it: the balanced accuracy of others would leave it out.
     """
     rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
@@ -750,7 +753,8 @@ def choose_splits(
         counts = units_per_class(targets, design)
         if np.max(counts) < 2:
             return []  # no class can be both learned and held out
-        n_folds = max(2, min(n_folds, int(np.max(counts))))
+        limit = np.min(counts[counts > 1]) if every_class else np.max(counts)
+        n_folds = max(2, min(n_folds, int(limit)))
     splitter = shuffled_folds(n_folds, classify, groups is not None, random_state)
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
         few = "The (least populated class in y|number of unique classes) "
@@ -1022,9 +1026,12 @@ def with_score(
     classify = fitted.gaussians is not None
     # Leaving out one group after another takes at least two groups, and two classes.
     several = [design.units, targets] if classify else [design.units]
+    chosen = choose_splits(
+        cv, targets, design, classify, every_class=measure is not None
+    )
     splits = [
         (train, test)
-        for train, test in choose_splits(cv, targets, design, classify)
+        for train, test in chosen
         if all(len(np.unique(values[train])) > 1 for values in several)
     ]
     folds = learn_folds(bank, targets, design, splits, fit, report)
