@@ -39,8 +39,9 @@ required of each measurement and where a requirement was missed.
 MEMORY = """\
 ## How much memory does it need?
 
-The kernels take `8 n^2 p` bytes for n rows and p kernels, and the fit three more
-matrices of n rows and columns ([measured](#peak-memory-of-a-fit)):
+The kernels take `8 n^2 p` bytes for n rows and p kernels, the folds behind `cv_score_`
+another 64 % of that, and the fit three more matrices of n rows and columns
+([measured](#peak-memory-of-a-fit)); `cv=None` leaves out the folds:
 
 {table}
 
@@ -148,7 +149,7 @@ def _answers(folder: Path) -> list[str]:
     }
     sizes, kernels = (1000, 2000, 5000, 10000), (6, 30, 60)
     memory = [
-        [f"{n:,}", *(f"{8e-9 * n * n * (p + 3):.2g} GB" for p in kernels)]
+        [f"{n:,}", *(f"{8e-9 * n * n * (1.64 * p + 3):.2g} GB" for p in kernels)]
         for n in sizes
     ]
     million = next(row for row in rows["scale"] if row[0].startswith("The whole fit"))
