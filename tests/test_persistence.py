@@ -483,5 +483,9 @@ def test_a_failed_save_leaves_the_old_file(saved):
 
 
 def test_unfitted_models_keep_their_parameters(tmp_path):
-    kernelweave.save(MultipleKernelFDA(norm=2), tmp_path / "model.kw")
-    assert kernelweave.load(tmp_path / "model.kw").norm == 2
+    classes = {True: 2.0, np.False_: 1.0, "b": 3.0}
+    model = MultipleKernelFDA(norm=2, class_weight=classes)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    assert same.norm == 2
+    assert same.class_weight == model.class_weight == classes

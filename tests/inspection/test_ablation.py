@@ -307,7 +307,8 @@ def test_rows_count_as_the_model_weights_their_classes(rng, model):
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
     X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
     views = [("a", "linear", [0]), ("b", "linear", [1])]
-    model = KernelFDA(views, alpha=1e6, cv=None).fit(X, y)  # calls no row rare
+    model = KernelFDA(views, priors=[1 - 1e-6, 1e-6], cv=None)  # calls no row rare
+    model.fit(X, y)
     found = view_ablation(model, X, y, scoring="balanced_accuracy", random_state=0)
     assert [step["score"] for step in found.order] == [0.5, 0.5]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from kernelweave.views.columns import did_you_mean, plain_columns
@@ -71,6 +72,12 @@ def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any
     for name in own:
         if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
             state = state | {name: state[name].to_numpy()}
+    classes = state.get("class_weight")
+    if isinstance(classes, dict):  # files turn the key False into True, but keep 0
+        kept = {
+            int(c) if isinstance(c, bool | np.bool_) else c: classes[c] for c in classes
+        }
+        state = state | {"class_weight": kept}
     if "_metadata_request" in state:
         request = _with_named_owner(state["_metadata_request"], owner)
         state = state | {"_metadata_request": request}
