@@ -402,6 +402,7 @@ def best_sharpness(
     codes: np.ndarray,
     weights: np.ndarray,
     bounds: tuple[float, float],
+    doubt: float = 0.0,
 ) -> float:
     """The b between ``bounds`` with the smallest log loss of ``softmax(a + b s)``.
 
@@ -421,9 +422,13 @@ def best_sharpness(
         Weights of the rows.
     bounds : tuple of float
         Smallest and largest b, above zero.
+    doubt : float, default=0.0
+        The share of every row that belongs to the other possible classes.
     """
     own = _own(scores, codes)
     finite = np.where(np.isfinite(scores), scores, 0.0)
+    others = np.maximum(np.sum(np.isfinite(scores), axis=1) - 1, 1)
+    own = own + doubt * ((np.sum(finite, axis=1) - own) / others - own)
     low, high = bounds
     b = min(max(1.0, low), high)
     while high - low > SHARP_ENOUGH * high:

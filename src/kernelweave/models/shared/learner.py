@@ -673,7 +673,7 @@ class KernelRows:
 
 
 #: Temperatures that are considered; 1 leaves the probabilities as they are.
-TEMPERATURES = (1.0, 50.0)
+TEMPERATURES = (1.0, 1e4)
 #: Relative gap of the weights of a fold.
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
@@ -877,11 +877,16 @@ def accuracy(
     for own, gained in zip(members.T, gains.T, strict=True):
         found = int(np.sum(weights * gained > 0)), int(np.sum(weights * own > 0))
         if found[0] in (0, found[1]):
-            sums = np.bincount(units, weights * own)
-            m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
+            m = _number_of_groups(units, weights * own)
             likely = 1.0 / (m + 2)
             unsure += likely * (1 - likely) / m / members.shape[1] ** 2
     return share, float(np.sqrt(error**2 + unsure))
+
+
+def _number_of_groups(units: np.ndarray, weights: np.ndarray) -> float:
+    """How many groups of equal weight say as much as those of these rows (n,)."""
+    sums = np.bincount(units, weights)
+    return float(np.sum(sums) ** 2 / np.sum(sums**2))
 
 
 def score_classes(
@@ -918,7 +923,9 @@ def score_classes(
     score, error = accuracy(correct, weights, design.units[rows])
     own = scored[np.arange(len(rows)), codes[rows]]
     known = np.isfinite(own)
-    temperature = _best_temperature(scored[known], codes[rows][known], weights[known])
+    temperature = _best_temperature(
+        scored[known], codes[rows][known], design.restrict(rows[known])
+    )
     if measure is not None:
         score, error = mean_over_folds(np.array(measured))
     return FoldScore(score, error, temperature)
@@ -958,14 +965,19 @@ def mean_over_folds(scores: np.ndarray) -> tuple[float, float]:
 
 
 def _best_temperature(
-    scores: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    scores: np.ndarray, codes: np.ndarray, design: RowDesign
 ) -> float:
-    """T >= 1 with the smallest log loss of ``scores / T`` (n, k)."""
+    """T >= 1 with the smallest log loss of ``scores / T`` (n, k).
+
+    It is computed as if there were one more row or group, half of it wrong (Krichevsky
+    and Trofimov 1981): if all of few rows are right, T = 1 may leave odds of e^100.
+    """
     if len(codes) == 0:
         return 1.0
     low, high = TEMPERATURES
     bounds = 1.0 / high, 1.0 / low
-    return 1.0 / best_sharpness(0.0, scores, codes, weights, bounds)
+    doubt = 0.5 / (_number_of_groups(design.units, design.each) + 1.0)
+    return 1.0 / best_sharpness(0.0, scores, codes, design.each, bounds, doubt)
 
 
 def score_outputs(
