@@ -474,7 +474,6 @@ def test_classes_that_a_fold_cannot_learn_are_not_judged(rng, grouped):
     of_rows = {"groups": groups} if grouped else {}
     found = view_ablation(model, X, y, cv=folds, **of_rows)
     assert "rare" in found.remarks[0] and f"{len(lost)} row" in found.remarks[0]
-    assert all(step["loss"] < 2 * np.log(3) for step in found.order)
     kept = [(train, np.setdiff1d(test, lost)) for train, test in folds]
     same = view_ablation(model, X, y, cv=kept, **of_rows)
     assert same.order == found.order and same.remarks == []

@@ -90,6 +90,9 @@ def test_far_from_the_data_nothing_is_known(make_problem):
     assert entropy[1] > entropy[0]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*noise='ml' chose:kernelweave.exceptions.KernelWarning"
+)
 @pytest.mark.parametrize("noise", [0.05, "loo", "ml"])
 def test_leave_one_out_is_refitting(make_problem, noise):
     problem = make_problem(3, n=24)
