@@ -220,7 +220,7 @@ def test_nearly_equal_kernels_leave_no_gap(rng):
     shares = 10.0 ** -np.linspace(6.0, 7.5, 6)[:, None, None]
     stack = center_and_scale(Z @ Z.T + shares * (parts @ np.swapaxes(parts, 1, 2)))
     found = solve(Alignment(DenseBank(stack), labels), Simplex())
-    assert found.gap < 1e-9  # measured: up to 6e-12
+    assert found.gap < 1e-7  # measured: 6e-12, in one of thousands of draws 1e-8
 
 
 def test_twins_are_named(rng):
