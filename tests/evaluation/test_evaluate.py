@@ -252,6 +252,9 @@ def test_rows_in_no_fold_do_not_help_their_group(rows):
         found.probability[own][:, found.classes != "odd"],
         model.predict_proba(X[own]),
     )
+    two = np.where(y == "odd", "odd", "no")  # without it, only one class would be left
+    found = evaluate(classifier(), X, two, groups=groups, baselines=False).held_out
+    assert np.all(found.shown[1:])
 
 
 def test_small_classes_are_told():

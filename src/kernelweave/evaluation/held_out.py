@@ -176,7 +176,8 @@ def out_of_fold(
         From :func:`assign_folds`.
     units : ndarray of shape (n,), default=None
         The group of each row. Rows in no fold, which are those of a class that has a
-        single group, do not help to predict other rows of that group.
+        single group, do not help to predict other rows of that group, unless only one
+        class would be left without them.
     axes : ndarray of shape (n, k - 1), default=None
         Projections by the model fitted to all rows, with which those of the folds are
         aligned; None makes no projections.
@@ -205,6 +206,8 @@ def out_of_fold(
             report(number, n_folds)
         own = fold == number
         known = own if units is None else np.isin(units, units[own])
+        if classes is not None and len(np.unique(y[~known])) < 2:
+            known = own  # without the only other class there is nothing to learn
         test, train = np.flatnonzero(own), np.flatnonzero(~known)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = take_rows(X, train, train, pairwise)

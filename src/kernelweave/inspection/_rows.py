@@ -172,7 +172,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray 
         Other weights of the rows, returned as they are if all classes count alike.
     """
     classes, codes = np.unique(y, return_inverse=True)
-    priors = check_priors(getattr(model, "priors", None), classes)
+    priors = check_priors(model.get_params(deep=False).get("priors"), classes)
     if priors is None and model.class_weight is None:
         return weights
     each = np.ones(len(y)) if weights is None else weights
