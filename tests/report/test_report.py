@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import pathlib
 import re
@@ -36,24 +37,61 @@ VOID = {"meta", "link", "br"}
 #: What a page of a kind must say, beyond what all pages say.
 SAYS = {
     "two classes": [
+        "45 rows in 2 views to distinguish 2 classes: ",
+        "The weight went to b\"' (84 %)",
         "accuracy on held-out rows",
+        "along the axis of the discriminant, one band per class",
+        "The positive class is b. Area under the curve: 0.",
         "Calibration",
         "95 % interval",
         "use n_decoys=19 or more",
+        "not clearly better than predictions without any view",
+        "the most certain one that is wrong",
+        "; the truth is b. ",
+        "log odds of b",
+        "No row lacks a view",
+        "lower bound",
+        "chosen by the fit norm 1; alpha 0.1 ",
+        "shuffles; 0 for the model",
     ],
-    "three classes": ["ROC curve", "All kernels have the same weight", "Each class"],
+    "three classes": [
+        "ROC curve",
+        "along the first two axes",
+        "All kernels have the same weight",
+        "Each class against all others. Area under the curve: ",
+        "log density of row and class c",
+        "no optimum to certify",
+    ],
     "regression": [
+        "to predict a number.",
         "R² on held-out rows",
         "Predicted and",
         "this model predicts numbers",
+        "Keep all 2 views",
     ],
-    "several targets": ["The first of 2 targets"],
-    "no probabilities": ["without probabilities", "has no projection"],
+    "several targets": [
+        "to predict 2 numbers.",
+        "The first of 2 targets",
+        "in standard deviations of that output",
+        ", target 0",
+    ],
+    "no probabilities": [
+        "without probabilities",
+        "has no projection",
+        "the first one that is wrong",
+    ],
     "precomputed": ["without columns"],
-    "missing views": ["lacks it", "No p-values: view_pvalues", "if the column is"],
+    "missing views": [
+        "lacks it",
+        "No p-values: view_pvalues",
+        "if the column is",
+        "Rows that lack all remaining views are predicted without any view.",
+    ],
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
 }
+#: How many curves, sets of marks and legends a page of a kind draws.
+DRAWN = {"two classes": (2, 5, 1), "three classes": (6, 15, 3), "regression": (0, 1, 0)}
 
 
 class Checker(HTMLParser):
@@ -101,8 +139,15 @@ def test_page(kind, monkeypatch):
     assert "script" not in page.tags and len(set(page.ids)) == len(page.ids)
     assert all(link == "data:," or link[1:] in page.ids for link in page.links)
     assert not re.search(r"https?:|url\(|@import|\bnan\b|\binf\b|>None<", text)
+    seen = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
     for words in ("Certificate", "How to cite", "versions", *SAYS[kind]):
-        assert words in text, words
+        assert words in seen, words
+    shapes = ("line", "mark", "legend")
+    drawn = tuple(text.count(f'class="{shape}') for shape in shapes)
+    assert drawn == DRAWN.get(kind, drawn)
+    # each interval is said and drawn
+    said = re.findall(r"<title>[^<]*: [^<]* \([^<]+ to [^<]+\)</title>", text)
+    assert 0 < len(said) == text.count('class="whisker"')
 
 
 def test_p_values_of_few_copies_are_no_verdict():
