@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
 pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
@@ -74,13 +75,14 @@ SAYS = {
         "The first of 2 targets",
         "in standard deviations of that output",
         ", target 0",
+        "Predicted 0.271, -0.2844; the truth is 0.2454, -0.2874.",
     ],
     "no probabilities": [
         "without probabilities",
         "has no projection",
         "the first one that is wrong",
     ],
-    "precomputed": ["without columns"],
+    "precomputed": ["feature_importance needs kernels of columns"],
     "missing views": [
         "lacks it",
         "No p-values: view_pvalues",
@@ -148,6 +150,31 @@ def test_page(kind, monkeypatch):
     # each interval is said and drawn
     said = re.findall(r"<title>[^<]*: [^<]* \([^<]+ to [^<]+\)</title>", text)
     assert 0 < len(said) == text.count('class="whisker"')
+
+
+@pytest.mark.parametrize("kind", ["three classes", "no probabilities", "regression"])
+def test_columns_are_shuffled_in_the_loss_that_is_named(kind):
+    model, X, y = pages.data(kind)
+    model.fit(X[::2], y[::2])
+    X, y = X[1::2], y[1::2]
+    loss = {
+        "three classes": lambda: log_loss(y, model.predict_proba(X)),
+        "no probabilities": lambda: np.mean(model.predict(X) != y),
+        "regression": lambda: np.mean((model.predict(X) - y) ** 2),
+    }[kind]()
+    assert np.isclose(decisions._minus_loss(model, X, y, np.ones(1)), -loss)
+
+
+@pytest.mark.parametrize(
+    ("lead", "loss", "predicts"),
+    [(0.3, None, True), (0.1, None, False), (-0.3, None, False), (0.1, 0.3, True)],
+)
+def test_weights_are_read_only_if_the_model_predicts(lead, loss, predicts):
+    """Two standard errors ahead of no view, in score or in log loss."""
+    own = {"method": "this model", "log_loss": loss, "log_loss_se": 0.1}
+    none = {"method": "no view", "lead": lead, "lead_se": 0.1, "log_loss": 0.69}
+    result = SimpleNamespace(table=[own, none])
+    assert views_module._predicts(result) == predicts
 
 
 def test_p_values_of_few_copies_are_no_verdict():

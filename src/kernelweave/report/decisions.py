@@ -31,7 +31,7 @@ from kernelweave.report.section import (
     or_why,
     shares_of,
 )
-from kernelweave.views.columns import counted, is_precomputed
+from kernelweave.views.columns import counted
 
 #: The most columns that are shuffled one by one, and how often each is.
 MOST_SHUFFLED, SHUFFLES = 200, 5
@@ -83,8 +83,6 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray, unit: np.ndarray) -> float:
 @or_why
 def columns(case: Case) -> Section:
     """The most important columns of each view."""
-    if is_precomputed(case.model.views):
-        return {"why": "The model was fitted to precomputed kernels, without columns."}
     views = list(shares_of(case.model))
     shuffled = cache(partial(_shuffled, case))
     parts = []
