@@ -53,6 +53,7 @@ SAYS = {
         "No row lacks a view",
         "lower bound",
         "chosen by the fit norm 1; alpha 0.1 ",
+        "45 by 4; target: 2 classes (text)",
         "shuffles; 0 for the model",
     ],
     "three classes": [

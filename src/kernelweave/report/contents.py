@@ -137,7 +137,7 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
     if parameters.get("random_state") is not None:
         seeds += f"; {parameters['random_state']!r} for the model"
     what = f"{len(np.unique(y))} classes" if is_classifier(model) else "numbers"
-    what += f" ({y.dtype})"
+    what += f" ({'text' if y.dtype.kind in 'OTU' else y.dtype})"
     return [
         ("model", type(model).__name__),
         (
