@@ -12,6 +12,7 @@ from sklearn.base import clone
 import kernelweave
 from estimators import every_estimator, output
 from kernelweave import KernelFDA, join_tables
+from kernelweave.views.ids import read_ids
 
 pd = pytest.importorskip("pandas")
 
@@ -233,3 +234,22 @@ def test_pandas_is_optional(tables, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="join_tables needs pandas"):
         kernelweave.join_tables(tables, on="patient")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.asarray,
+        pd.Series,
+        pd.Index,
+        lambda ids: pd.array(ids, dtype="Int64"),
+        lambda ids: pytest.importorskip("polars").Series(ids),
+        lambda ids: pytest.importorskip("pyarrow").array(ids),
+        lambda ids: pytest.importorskip("pyarrow").table({"id": ids})["id"],
+        lambda ids: pytest.importorskip("pyarrow").table({"id": ids}),
+    ],
+    ids=["numpy", "Series", "Index", "Int64", "polars", "pyarrow", "chunks", "table"],
+)
+def test_ids_are_python_objects(column):
+    found = read_ids(column([7, 5, 6]))
+    assert found == [7, 5, 6] and {type(one) for one in found} == {int}

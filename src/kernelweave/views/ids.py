@@ -28,8 +28,8 @@ def read_ids(values: Any) -> list[Any]:
     elif hasattr(values, "get_column"):
         values = values.get_column(values.columns[0])
     elif hasattr(values, "column_names"):
-        values = values.column(0).to_pylist()
-    for method in ("to_list", "tolist"):  # of Series, Indexes and NumPy arrays
+        values = values.column(0)
+    for method in ("tolist", "to_list", "to_pylist"):  # of pandas, polars, pyarrow
         if hasattr(values, method) and not is_array(values):
             values = getattr(values, method)()
     if is_array(values):
@@ -196,9 +196,6 @@ def _compare(left: Any, right: Any) -> tuple[bool, int] | None:
     Otherwise whether they have the same labels at all, and the first place at which
     they differ.
     """
-    left, right = list(left), list(right)
-    if left == right:
-        return None
     left, right = [*map(plain, left)], [*map(plain, right)]
     if left == right:
         return None  # a file may have turned one of them into text
