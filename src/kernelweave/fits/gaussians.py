@@ -56,6 +56,7 @@ class ClassGaussians:
         NaN with only two groups: a single group does not determine the slope.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
+        It has the smallest log loss on rows left out, one by one or in folds.
     shift : ndarray of shape (k,) or float
         Logarithm of given priors relative to the class shares, added to the log odds
         that have been calibrated on rows with these shares (Bayes' rule).
@@ -276,22 +277,24 @@ class HeldOutClasses:
         log_shares = np.log(_shares(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)
-        known = without if priors is None else log_prior
-        evidence, usable = -distances / (2.0 * variance), self.several[codes]
-        right = usable & (np.argmax(known + evidence, axis=1) == codes)
+        shift, usable = log_prior - log_shares, self.several[codes]
+        evidence, temperature = -distances / (2.0 * variance), 1.0
+        if self.slope > 0 and np.any(usable):
+            # Shares without a row would reveal its class, with the wrong sign.
+            odds, rows = log_shares + evidence, np.flatnonzero(usable)
+            own = design.restrict(rows)
+            temperature = best_temperature(odds[rows], codes[rows], own)
+        scores = without + evidence
+        if priors is not None:
+            scores = (log_shares + evidence) / temperature + shift
+        right = usable & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
         if self.slope > 0 and len(np.unique(design.units[usable])) == 2:
             score = math.nan
-        temperature, rows = 1.0, np.flatnonzero(usable)
-        if self.slope > 0 and len(rows):
-            # Shares without a row would reveal its class, with the wrong sign.
-            odds = (log_shares + evidence)[rows]
-            temperature = best_temperature(odds, codes[rows], design.restrict(rows))
         prior = self.center + self.slope * self.coding
         means = _means(self.sums, self.usable, prior)
         if not self.slope > 0:
             means = np.tile(self.center, (len(self.counts), 1))
-        shift = log_prior - log_shares
         return ClassGaussians(
             means, variance, log_prior, self.slope, score, temperature, shift, scatter
         )
