@@ -457,9 +457,7 @@ def best_sharpness(
     return float(b)
 
 
-def best_temperature(
-    scores: np.ndarray, codes: np.ndarray, design: RowDesign
-) -> float:
+def best_temperature(scores: np.ndarray, codes: np.ndarray, design: RowDesign) -> float:
     """T >= 1 with the smallest log loss of ``scores / T`` (n, k).
 
     It is computed as if there were one more row or group, half of it wrong (Krichevsky
