@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone, is_regressor
@@ -15,14 +17,30 @@ from sklearn.model_selection import (
 )
 
 from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, some, takes
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave import (
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    ProbabilisticKDA,
+)
+from kernelweave.fits.gaussians import best_temperature
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels import RBF, Linear
-from kernelweave.models.shared.learner import _best_temperature
 
 #: Kernels with given parameters: the same on all rows and on those of a fold.
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]
 N = 60
+WITHOUT_FOLDS = [
+    KernelFDA(VIEWS, cv=None),
+    MultipleKernelFDA(VIEWS, norm=1, cv=None),
+    ProbabilisticKDA(VIEWS),
+    MixtureKDA(VIEWS),
+]
+
+
+def _name(model):
+    return type(model).__name__
 
 
 @pytest.fixture
@@ -209,20 +227,47 @@ def test_rows_that_are_all_right_are_not_certain(copies, k):
     m, codes = 12, np.repeat(np.arange(12) % k, copies)
     scores = 300.0 * (codes[:, None] == np.arange(k))
     design = RowDesign(len(codes), groups=np.repeat(np.arange(m), copies))
-    scores /= _best_temperature(scores, codes, design)
+    scores /= best_temperature(scores, codes, design)
     expected = np.log((m + 0.5) / 0.5) + np.log(k - 1)
     assert np.ptp(scores) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.measured
-def test_few_rows_far_apart_are_not_certain(rng):
-    """28 rows, all of them right out of fold, left log odds of 285 to 1612."""
+@pytest.mark.parametrize("model", [*WITHOUT_FOLDS, KernelFDA(VIEWS)], ids=_name)
+def test_few_rows_far_apart_are_not_certain(rng, model):
+    """28 rows, all of them right if left out, had log odds of 285 to 21063."""
     y = np.arange(28) % 2
     X = rng.normal(size=(28, 6)) + 20.0 * y[:, None]
-    model = KernelFDA(VIEWS).fit(X, y)
-    assert model.cv_score_ == 1.0
-    # measured in 200 draws: 4.4 to 10.2
+    model = clone(model).fit(X, y)
+    assert model.loo_score_ == 1.0
+    # measured in 100 draws: 3.8 to 10.2
     assert np.median(np.abs(model.decision_function(X))) < 20.0
+
+
+@pytest.mark.parametrize("model", WITHOUT_FOLDS, ids=_name)
+def test_the_temperature_without_folds_keeps_labels(data, model):
+    model = clone(model).fit(*data)
+    warm = np.asarray(model.decision_function(data[0]))
+    model.gaussians_ = replace(model.gaussians_, temperature=1.0)
+    cold = np.asarray(model.decision_function(data[0]))
+    np.testing.assert_array_equal(warm.argmax(axis=1), cold.argmax(axis=1))
+    spread = [np.median(np.ptp(scores, axis=1)) for scores in (warm, cold)]
+    assert spread[0] <= spread[1]
+
+
+def test_a_temperature_without_folds_is_not_added_to_that_of_folds(data):
+    """The folds set it, from log odds of models without any."""
+    X, y = data
+    codes = np.unique(y, return_inverse=True)[1]
+    splitter = StratifiedKFold(3)
+    model = KernelFDA(VIEWS, alpha=0.1, cv=splitter).fit(X, y)
+    scores = np.zeros((len(y), 3))
+    for train, test in splitter.split(X, y):
+        part = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X[train], y[train])
+        part.gaussians_ = replace(part.gaussians_, temperature=1.0)
+        scores[test] = part.decision_function(X[test])
+    expected = best_temperature(scores, codes, RowDesign(len(y)))
+    assert model.gaussians_.temperature == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("value", [1, 0, -3, 2.5, "five"])
@@ -234,7 +279,6 @@ def test_cv_is_checked(data, value):
 def test_without_folds_there_is_no_score(data):
     model = MultipleKernelFDA(VIEWS, cv=None).fit(*data)
     assert not hasattr(model, "cv_score_")
-    assert model.gaussians_.temperature == 1.0
     model = KernelFDA(VIEWS).fit(data[0][[0, -1]], [0, 1])
     assert (
         "too few rows or groups to learn two classes without"

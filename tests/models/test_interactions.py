@@ -144,6 +144,12 @@ def test_folds_repeat_the_choice_of_products(rng, interacting):
     auto = clone(model).set_params(interactions="auto").fit(X, y)
     assert 0.0 < auto.cv_score_ <= 1.0
     assert auto.gaussians_.temperature != 1.0
+    alone = [
+        clone(model).set_params(interactions=value, cv=None).fit(X, y)
+        for value in ("auto", interacting)
+    ]
+    found, expected = (each.gaussians_.temperature for each in alone)
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_fold_may_choose_otherwise():

@@ -30,7 +30,8 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import (
     ClassGaussians,
-    best_sharpness,
+    best_temperature,
+    number_of_groups,
     units_per_class,
 )
 from kernelweave.fits.ridge import (
@@ -618,13 +619,14 @@ class FoldScore:
         Accuracy, R^2 or the requested measure, on held-out rows; NaN if undefined.
     standard_error : float
         Its standard error.
-    temperature : float
+    temperature : float or None
         Divides the log odds of class Gaussians; it has the smallest held-out log loss.
+        None if no held-out row has a class that its fold has seen.
     """
 
     score: float
     standard_error: float
-    temperature: float = 1.0
+    temperature: float | None = None
 
 
 @dataclass(frozen=True)
@@ -672,8 +674,6 @@ class KernelRows:
         return replace(fitted, rows=self.rows, report=self.report)
 
 
-#: Temperatures that are considered; 1 leaves the probabilities as they are.
-TEMPERATURES = (1.0, 1e4)
 #: Relative gap of the weights of a fold.
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
@@ -877,16 +877,10 @@ def accuracy(
     for own, gained in zip(members.T, gains.T, strict=True):
         found = int(np.sum(weights * gained > 0)), int(np.sum(weights * own > 0))
         if found[0] in (0, found[1]):
-            m = _number_of_groups(units, weights * own)
+            m = number_of_groups(units, weights * own)
             likely = 1.0 / (m + 2)
             unsure += likely * (1 - likely) / m / members.shape[1] ** 2
     return share, float(np.sqrt(error**2 + unsure))
-
-
-def _number_of_groups(units: np.ndarray, weights: np.ndarray) -> float:
-    """How many groups of equal weight say as much as those of these rows (n,)."""
-    sums = np.bincount(units, weights)
-    return float(np.sum(sums) ** 2 / np.sum(sums**2))
 
 
 def score_classes(
@@ -907,9 +901,11 @@ def score_classes(
         fitted = fold.fitted
         assert fitted.classes is not None and fitted.gaussians is not None
         log_joint = to_numpy(fitted.gaussians.log_joint(fold.projected))
-        # given priors are not the shares of these rows, which calibrate probabilities
+        # Given priors are not the shares of these rows, which calibrate probabilities;
+        # the temperature of these rows replaces that of rows left out one by one.
+        odds = (log_joint - fitted.gaussians.shift) * fitted.gaussians.temperature
         calibrated = np.full((len(fold.test), k), -np.inf)
-        calibrated[:, fitted.classes] = log_joint - fitted.gaussians.shift
+        calibrated[:, fitted.classes] = odds
         if measure is not None:
             measured.append(_class_measure(measure, fold, log_joint, codes, k, design))
         best = fitted.classes[np.argmax(log_joint, axis=1)]
@@ -922,10 +918,11 @@ def score_classes(
     weights = design.each[rows]
     score, error = accuracy(correct, weights, design.units[rows])
     own = scored[np.arange(len(rows)), codes[rows]]
-    known = np.isfinite(own)
-    temperature = _best_temperature(
-        scored[known], codes[rows][known], design.restrict(rows[known])
-    )
+    known, temperature = np.isfinite(own), None
+    if np.any(known):
+        temperature = best_temperature(
+            scored[known], codes[rows][known], design.restrict(rows[known])
+        )
     if measure is not None:
         score, error = mean_over_folds(np.array(measured))
     return FoldScore(score, error, temperature)
@@ -962,22 +959,6 @@ def mean_over_folds(scores: np.ndarray) -> tuple[float, float]:
         return float("nan"), float("nan")
     spread = float(deviations(known, ddof=1)) if len(known) > 1 else float("nan")
     return float(np.mean(known)), spread / len(known) ** 0.5
-
-
-def _best_temperature(
-    scores: np.ndarray, codes: np.ndarray, design: RowDesign
-) -> float:
-    """T >= 1 with the smallest log loss of ``scores / T`` (n, k).
-
-    It is computed as if there were one more row or group, half of it wrong (Krichevsky
-    and Trofimov 1981): if all of few rows are right, T = 1 may leave odds of e^100.
-    """
-    if len(codes) == 0:
-        return 1.0
-    low, high = TEMPERATURES
-    bounds = 1.0 / high, 1.0 / low
-    doubt = 0.5 / (_number_of_groups(design.units, design.each) + 1.0)
-    return 1.0 / best_sharpness(0.0, scores, codes, design.each, bounds, doubt)
 
 
 def score_outputs(
@@ -1052,7 +1033,7 @@ def with_score(
         found = score(folds, targets, design, measure)
     except (MemoryRefusedError, StoppedError) as error:
         return replace(fitted, folds=NO_SCORE.format(error))
-    if fitted.gaussians is not None:
+    if fitted.gaussians is not None and found.temperature is not None:
         calibrated = replace(fitted.gaussians, temperature=found.temperature)
         fitted = replace(fitted, gaussians=calibrated)
     if not np.isnan(found.score):
