@@ -178,7 +178,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    y = targets_of(y)
+    y = targets_of(y, caller)
     if len(y) != bank.n_samples:
         raise ValueError(
             f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
