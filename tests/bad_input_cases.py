@@ -575,6 +575,13 @@ add(
     "Rename all but one",
 )
 add(
+    "column names with the prefix of a transformer",
+    named(renamed("scale__age", "dose", "mass", "g1", "g2", "g3")),
+    "It may be 'scale__age'",
+    "View 'clinical': the column 'age'",
+    "verbose_feature_names_out=False",
+)
+add(
     "column names with several levels",
     named(multi_index),
     "several levels, such as ('a', 1)",

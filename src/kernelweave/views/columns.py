@@ -515,10 +515,19 @@ def _named(name: str, lookup: Lookup) -> int:
     if lookup is None:
         raise ValueError(
             f"the column {name!r} is given by name, but X has no column names. Pass a "
-            "DataFrame, or give positions."
+            "DataFrame, or give positions. Some estimators of scikit-learn, such as "
+            "BaggingClassifier, pass on arrays: give positions there. A transformer "
+            "before this step keeps names with set_output(transform='pandas')."
         )
     if name not in lookup:
-        hint = did_you_mean(name, [key for key in lookup if isinstance(key, str)])
+        texts = [key for key in lookup if isinstance(key, str)]
+        prefixed = [key for key in texts if key.endswith(f"__{name}")]
+        hint = did_you_mean(name, texts)
+        if len(prefixed) == 1:
+            hint = (
+                f" It may be {prefixed[0]!r}: use that name, or the ColumnTransformer "
+                "that made it with verbose_feature_names_out=False."
+            )
         if not hint and any(isinstance(other, tuple) for other in lookup):
             hint = (
                 f" Names of columns have several levels, such as {next(iter(lookup))!r}"
