@@ -482,7 +482,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     given = require_targets(X, y, owner)
     y = np.asarray(given)
     check_length(X, y, owner)
-    y = _as_numbers(y, owner)
+    y = as_numbers(y, owner)
     refuse_odd_numbers(y, owner)
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if y.ndim == 2 and y.shape[1] == 1:
@@ -490,7 +490,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     return y.reshape(len(y), -1)
 
 
-def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
+def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
     """Targets as numbers; None becomes NaN, and text is refused, even that of numbers.
 
     Labels read from a file are often text: as numbers they would be ranks at best.
