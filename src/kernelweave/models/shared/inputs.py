@@ -364,7 +364,7 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
     """
     refuse_no_list(y, owner)
     values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
-    if values.dtype.kind in "OT":
+    if values.dtype.kind in ("O", "T"):
         refuse_gaps(values, owner)
         items = values.reshape(-1).tolist()
         if all(isinstance(value, str | Number | np.bool_) for value in items):
