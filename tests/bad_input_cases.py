@@ -359,6 +359,13 @@ add(
     "pass iter(X) without y",
 )
 add(
+    "a list of dicts",
+    rows(lambda X: [dict(enumerate(row)) for row in X]),
+    "X is a list of 12 dicts",
+    "one per row",
+    "pandas.DataFrame(X)",
+)
+add(
     "a list of arrays, one per view",
     rows(lambda X: [X[:, :3], X[:, 3:]]),
     "2 arrays, with the shapes (12, 3), (12, 3)",
@@ -544,7 +551,7 @@ add(
 )
 
 
-def renamed(*names: str) -> Callable[[Any], Any]:
+def renamed(*names: object) -> Callable[[Any], Any]:
     return lambda X: X.set_axis(list(names), axis=1)
 
 
@@ -573,6 +580,37 @@ add(
     "repeats the column name",
     "'g1'",
     "Rename all but one",
+)
+add(
+    "integers as names of columns",
+    both(named(renamed(*range(10, 16))), params(views=[("right", "linear", [13, 14])])),
+    "the column positions 13, 14",
+    "View 'right'",
+    "pass X.rename(columns=str)",
+)
+add(
+    "column names of several levels as columns of a view",
+    both(named(multi_index), params(views=[("right", "linear", [("a", 1)])])),
+    "several levels, such as ('a', 1)",
+    "View 'right': columns must be",
+    "give positions",
+)
+add(
+    "infinity in a column for 'auto'",
+    both(
+        named(lambda X: X.assign(age=np.where(np.arange(N) == 7, np.inf, X["age"]))),
+        params(views=[("clinical", "auto", ["age", "dose"])]),
+    ),
+    "contains infinity",
+    "View 'clinical': Input X contains infinity: column 'age', row 7",
+    "Correct the entry",
+)
+add(
+    "column names with the prefix of a transformer",
+    named(renamed("scale__age", "dose", "mass", "g1", "g2", "g3")),
+    "It may be 'scale__age'",
+    "View 'clinical': the column 'age'",
+    "verbose_feature_names_out=False",
 )
 add(
     "column names with several levels",

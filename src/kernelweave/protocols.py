@@ -316,6 +316,22 @@ class Polyhedron:
     below_to: np.ndarray
     limits: np.ndarray
 
+    def __post_init__(self) -> None:
+        wrong = {  # infinite limits on the far side are none at all
+            name: ~np.isfinite(getattr(self, name))
+            for name in ("equal", "equal_to", "below", "below_to")
+        }
+        wrong["limits"] = np.isnan(self.limits) | (self.limits == [np.inf, -np.inf])
+        for name, places in wrong.items():
+            if np.any(places):
+                place = tuple(np.argwhere(places)[0].tolist())
+                what = "weight" if name == "limits" else "row"
+                raise ValueError(
+                    f"Polyhedron: {name} of {what} {place[0]} is "
+                    f"{getattr(self, name)[place]}. State a finite number, or leave "
+                    "the constraint out"
+                )
+
     @classmethod
     def sum_to_one(
         cls,

@@ -310,6 +310,8 @@ def test_more_refusals():
     )
     with pytest.raises(ValueError, match=r"no view 'x'; the views are \['first'"):
         feature_importance(model, "x")
+    with pytest.raises(ValueError, match=r"(?s)no view array.*Pass the name of one"):
+        feature_importance(model, np.ones((2, 3)))
     with pytest.raises(ValueError, match="so X and y are needed"):
         feature_importance(model, "first", n_resamples=5)
     with pytest.raises(ValueError, match="must be 0 or at least 2; got 1"):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import recall_score
 
-from estimators import fits_with, in_turn, kinds, some
+from estimators import ONE_EACH, fits_with, in_turn, kinds, some
 from kernelweave import KernelFDA, MultipleKernelFDA
 
 NAMES = (
@@ -152,7 +152,7 @@ def test_labels_come_back_as_they_were(estimator, names, make_problem):
     model = fitted(estimator, problem, names[problem.y])
     assert np.array_equal(model.classes_, np.unique(names))
     labels = model.predict(problem.new)
-    assert labels.dtype == names.dtype
+    assert labels.dtype == (names.astype(str) if names.dtype == object else names).dtype
     assert np.mean(labels == names[problem.new_y]) > 0.6  # measured: 1
     assert model.score(problem.new, names[problem.new_y]) == np.mean(
         labels == names[problem.new_y]
@@ -168,6 +168,67 @@ def test_booleans(estimator, make_problem):
     labels = model.predict(problem.new)
     assert labels.dtype == np.bool_
     assert np.array_equal(labels, fitted(estimator, problem).predict(problem.new) == 1)
+
+
+def containers(values):
+    """The same labels in every kind of column, by name; a list may hold None."""
+    pd = pytest.importorskip("pandas")
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    known = next(v for v in values if v is not None)
+    arrow = pa.array(values)
+    nullable = {bool: "boolean", int: "Int64", str: "string"}[type(known)]
+    found = {
+        "objects": np.array(values, dtype=object),
+        "pandas": pd.Series(values, dtype=nullable),
+        "category": pd.Series(values, dtype="category"),
+        "frame": pd.Series(values, dtype=nullable).to_frame("y"),
+        "pandas on pyarrow": pd.Series(values, dtype=pd.ArrowDtype(arrow.type)),
+        "polars": pl.Series(values),
+        "pyarrow": arrow,
+    }
+    if isinstance(known, str):
+        dtype = np.dtypes.StringDType(na_object=None)
+        found["NumPy strings"] = np.array(values, dtype=dtype)
+        found["polars categories"] = pl.Series(values, dtype=pl.Categorical)
+    return found
+
+
+TYPES = [
+    pytest.param(["no", "yes"], id="text"),
+    pytest.param([3, 7], id="integers"),
+    pytest.param([False, True], id="booleans"),
+]
+
+
+@pytest.mark.one_seed
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+@in_turn(names=TYPES, estimator=some(ONE_EACH, is_classifier))
+def test_labels_from_any_column_have_the_type_of_numpy(estimator, names, make_problem):
+    problem = make_problem(2, n=20, m=5)
+    values = [names[c] for c in problem.y]
+    expected = fitted(estimator, problem, np.array(values))
+    for kind, y in containers(values).items():
+        model = fitted(estimator, problem, y)
+        for found, wanted in (
+            (model.classes_, expected.classes_),
+            (model.predict(problem.new), expected.predict(problem.new)),
+        ):
+            assert found.dtype == wanted.dtype, kind
+            assert np.array_equal(found, wanted), kind
+        assert model.score(problem.X, y) == expected.score(problem.X, values)
+
+
+@pytest.mark.one_seed
+@in_turn(names=TYPES, estimator=some(ONE_EACH, is_classifier))
+def test_rows_without_a_label_are_named(estimator, names, make_problem):
+    problem = make_problem(2, n=20)
+    values = [names[c] for c in problem.y]
+    model = fitted(estimator, problem, np.array(values))
+    values[13] = None
+    for y in containers(values).values():
+        for call in (clone(model).fit, model.score):
+            with pytest.raises(ValueError, match=r"y contains NaN.* in row 13\. Drop"):
+                call(problem.X, y)
 
 
 @pytest.mark.measured

@@ -6,6 +6,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 from estimators import EXPLICIT, ONE_EACH, in_turn, some
 from kernelweave import KernelFDA
@@ -187,3 +198,47 @@ def test_later_portions_find_their_columns(estimator, table):
     with pytest.raises(ValueError, match=lacks):
         found.partial_fit(X[["a", "b", "c"]], y)
     assert_same_answers(answers(found.partial_fit(), X), expected)
+
+
+#: Tools of scikit-learn that pass tables on, and those that pass on arrays.
+KEEP_NAMES = {
+    "calibration": lambda model: CalibratedClassifierCV(model, cv=2),
+    "stacking": lambda model: StackingClassifier([("one", model)], cv=2),
+    "one against the rest": OneVsRestClassifier,
+    "scaler": lambda model: make_pipeline(
+        StandardScaler().set_output(transform="pandas"), model
+    ),
+    "columns": lambda model: make_pipeline(
+        ColumnTransformer(
+            [("scaled", StandardScaler(), NAMES)], verbose_feature_names_out=False
+        ).set_output(transform="pandas"),
+        model,
+    ),
+}
+LOSE_NAMES = {
+    "bagging": lambda model: BaggingClassifier(model, n_estimators=2, random_state=0),
+    "boosting": lambda model: AdaBoostClassifier(model, n_estimators=2),
+    "self-training": SelfTrainingClassifier,
+    "one against one": OneVsOneClassifier,
+    "scaler": lambda model: make_pipeline(StandardScaler(), model),
+}
+
+
+@pytest.mark.parametrize("tool", KEEP_NAMES)
+def test_names_inside_other_tools(tool, table):
+    X, y = table
+    model = KernelFDA(VIEWS["names"], alpha=0.1, cv=None)
+    found = KEEP_NAMES[tool](model).fit(X[NAMES], y)
+    assert found.score(X[NAMES], y) > 0.7  # measured: 0.95
+
+
+@pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")
+@pytest.mark.parametrize("tool", LOSE_NAMES)
+def test_other_tools_that_pass_on_arrays(tool, table):
+    X, y = table
+    model = KernelFDA(VIEWS["names"], alpha=0.1, cv=None)
+    wanted = r"View 'left': the column 'a' is given by name.*arrays: give positions"
+    with pytest.raises(ValueError, match=wanted):
+        LOSE_NAMES[tool](model).fit(X[NAMES], y)
+    model.set_params(views=VIEWS["positions"])
+    assert LOSE_NAMES[tool](model).fit(X[NAMES], y).score(X[NAMES], y) > 0.7

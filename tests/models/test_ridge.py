@@ -213,3 +213,13 @@ def test_a_given_alpha_is_shared_by_all_targets(rng):
         )
         assert isinstance(model.alpha_, float)
         assert model.loo_error_ == pytest.approx(np.mean(model.loo_errors_))
+
+
+def test_targets_of_a_score_that_are_no_numbers_are_named(regression):
+    model = MultipleKernelRidge(regression.views, norm=1, alpha=0.1, cv=None)
+    model.fit(regression.X, regression.y)
+    values = regression.y.tolist()
+    for value, words in ((None, "NaN or None.* in row 7"), ("x", "'x' in row 7")):
+        values[7] = value
+        with pytest.raises(ValueError, match=f"MultipleKernelRidge: .*{words}"):
+            model.score(regression.X, values)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.svm import SVC
 
 from estimators import in_turn
-from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
+from kernelweave import LpBall, Simplex, SubspaceKernel, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
@@ -233,3 +233,41 @@ def test_a_tolerance_below_rounding_ends_with_the_gap(make_problem, uncorrelated
     assert not found.converged and 0.0 < found.gap < np.inf
     assert f"{found.gap:.1e}" in found.status
     assert not uncorrelated or "rounding in float64 keeps" in found.status
+
+
+@pytest.mark.parametrize("n_components", [None, 1])
+@pytest.mark.parametrize("k", [2, 3])
+@every_model
+def test_machines_that_are_constant(model, k, n_components, rng):
+    """Rows between rows of the larger class: no linear function lowers the slacks.
+
+    The value is that of the slacks alone, 2 C for each row of a smaller class and
+    machine; the subspace is spanned by that of the labels.
+    """
+    X = rng.normal(size=(40, 3))
+    y = np.append(np.arange(1, k), np.zeros(41 - k, dtype=int))
+    X[: k - 1] = (X[10 : 9 + k] + X[20 : 19 + k]) / 2
+    model = clone(model).set_params(views=[("all", "linear", slice(0, 3))])
+    model.set_params(n_components=n_components, scale=None, alpha=30.0).fit(X, y)
+    assert_allclose(model.certificate_.value, 2 if k == 2 else 8, rtol=1e-9)
+    assert model.certificate_.converged
+    assert_allclose(np.ptp(model.decision_function(X), axis=0), 0.0, atol=1e-6)
+    assert np.array_equal(model.predict(X), np.zeros(40))
+    labels = SubspaceKernel(
+        model.views, alpha=30.0, uncorrelated=model.uncorrelated, scale=None
+    ).fit(X, y)
+    Z = model.transform(X)
+    assert Z.shape == (40, n_components or k - 1)
+    assert_allclose(residuals(Z, labels.transform(X)), 0.0, atol=1e-6)
+
+
+def residuals(Z, others):
+    """What the columns of others do not explain of Z (n, r), relative to its size."""
+    left = Z - others @ np.linalg.lstsq(others, Z)[0]
+    return np.linalg.norm(left, axis=0) / np.linalg.norm(Z, axis=0)
+
+
+def test_a_kernel_that_knows_nothing_of_the_labels_is_refused():
+    X, y = np.array([[1, 1], [-1, -1], [1, -1], [-1, 1]]), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="use another kernel in views, such as 'rbf'"):
+        SubspaceKernelSVC([("all", "linear", [0, 1])]).fit(X, y)

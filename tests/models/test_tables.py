@@ -355,7 +355,7 @@ def test_what_is_wrong_with_new_rows():
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
     for changes, message in (
         ({"date": [np.nan] + [1.5] * (N - 1)}, "'date' .* now 'number', such as 1.5"),
-        ({"size": np.inf}, "infinity: View 'all': column 'size'. Correct the entry"),
+        ({"size": np.inf}, r"infinity: View 'all': column 'size', row 0\. Correct"),
         (dict.fromkeys(X, None), "NaN: every view is missing in rows 0, 1"),
     ):
         with pytest.raises(ValueError, match=message):

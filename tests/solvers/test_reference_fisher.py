@@ -11,6 +11,7 @@ import pytest
 from estimators import in_turn
 from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.kernels import DenseBank
+from kernelweave.papers.reference.free_kernel import free_alignment, free_margin
 from kernelweave.protocols import Method
 from kernelweave.solvers import reference as cone
 from kernelweave.solvers import solve
@@ -111,8 +112,13 @@ def test_the_block_form_is_no_qcqp(small_problem):
 
 def test_a_missing_package_is_named(small_problem, monkeypatch):
     monkeypatch.setitem(sys.modules, "cvxpy", None)
-    with pytest.raises(ImportError, match=r"needs cvxpy.*kernelweave\[sdp\]"):
-        solve(small_problem(1e-2), Simplex(), method="sdp")
+    for method in ("sdp", "qcqp"):
+        words = rf"method='{method}' needs cvxpy.*kernelweave\[sdp\]"
+        with pytest.raises(ImportError, match=words):
+            solve(small_problem(1e-2), Simplex(), method=method)
+    for program in (free_alignment, free_margin):
+        with pytest.raises(ImportError, match=f"^{program.__name__} needs cvxpy"):
+            program(np.array([1.0, -1.0]))
 
 
 def test_arrays_of_other_libraries_are_converted(cvxpy, xp_backend, small_problem):

@@ -125,6 +125,22 @@ def test_other_constraints_may_stand_in_for_upper_limits(equal, rng):
     assert solutions[0].value == pytest.approx(solutions[1].value, rel=1e-7)
 
 
+WRONG = {
+    "limits of weight 2 is nan": {"high": [1.0, 1.0, np.nan]},
+    "limits of weight 1 is inf": {"low": [0.0, np.inf, 0.0]},
+    "limits of weight 0 is -inf": {"high": [-np.inf, 1.0, 1.0]},
+    "below of row 1 is nan": {"below": [[1.0, 0.0, 0.0], [0.0, np.nan, 0.0]]},
+    "below_to of row 0 is inf": {"below": [[1.0, 0.0, 0.0]], "below_to": [np.inf]},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_odd_numbers_in_constraints_are_named(words):
+    constraints = {name: np.array(numbers) for name, numbers in WRONG[words].items()}
+    with pytest.raises(ValueError, match=rf"Polyhedron: {words}\. State a finite"):
+        Polyhedron.sum_to_one(3, **constraints)
+
+
 def test_limits_that_cannot_be_are_named():
     with pytest.raises(ValueError, match=r"Limited: weight 1 has no upper limit, and"):
         Limited([1.0, 0.0, 1.0]).start(3)

@@ -143,7 +143,7 @@ def evaluate(
     _refuse(model, y)
     require_count(2, cv=cv)
     check_targets(model, X, y)
-    classify, targets = bool(is_classifier(model)), targets_of(y)
+    classify, targets = bool(is_classifier(model)), targets_of(y, "evaluate")
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
@@ -224,7 +224,7 @@ def _refuse(model: Any, y: Any) -> None:
             f"evaluate needs a model that predicts; {kind} only transforms. Use a "
             "classifier or regressor such as MultipleKernelFDA"
         )
-    if isinstance(model, TransductiveKernelSVC) and np.any(np.asarray(y) == -1):
+    if isinstance(model, TransductiveKernelSVC) and np.any(np.asarray(y, object) == -1):
         raise ValueError(
             "y marks rows without a label with -1, and predictions for them cannot be "
             "judged; pass only rows with a label"

@@ -229,6 +229,18 @@ class RegularizedKernel:
         self.design.add_null(shifted, self.design.shift)
         self.factor = factor_regularized(shifted, self.alpha)
 
+    @property
+    def rounding(self) -> float:
+        """The relative error of eigenvalues of ``L' G (G + alpha I)^-1 L``.
+
+        In the null space of G, the errors of its entries, which are of either sign, are
+        divided by alpha: eigenvalues there were a twentieth of this.
+        """
+        xp, n = namespace(self.gram), self.gram.shape[0]
+        largest = float(xp.max(xp.linalg.diagonal(self.gram)))
+        unit = ROUNDED_PRODUCTS * float(np.sqrt(n)) * eps(self.gram)
+        return unit * (1.0 + largest / self.alpha)
+
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""
         return solve_factored(self.factor, b)
@@ -264,12 +276,7 @@ class RegularizedKernel:
         values, vectors = leading_axes(to_numpy(explained), rounding)
         n_found = rank = len(values)
         if uncorrelated:
-            # In the null space of G, the errors of its entries, which are of either
-            # sign, are divided by alpha: eigenvalues there were a twentieth of this.
-            xp = namespace(self.gram)
-            largest = float(xp.max(xp.linalg.diagonal(self.gram)))
-            noise = min(rounding * (1.0 + largest / self.alpha), ALWAYS_KEPT)
-            rank = int(np.sum(values > noise * values[0]))
+            rank = int(np.sum(values > min(self.rounding, ALWAYS_KEPT) * values[0]))
         wanted = n_found if n_components is None else n_components
         n_doubtful = n_found - rank if rank < wanted else 0
         values, vectors = values[:rank][:wanted], vectors[:, :rank][:, :wanted]
@@ -295,7 +302,8 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
     if rank == 0:
         raise ValueError(
             "the kernel does not depend on the labels at all: G L is zero; check that "
-            "the rows differ and that kernel and labels belong together"
+            "the rows differ and that kernel and labels belong together, or use "
+            "another kernel in views, such as 'rbf'"
         )
     leading = np.argsort(-values)[:rank]
     return values[leading], vectors[:, leading] * column_signs(vectors[:, leading])
@@ -453,6 +461,22 @@ class SubspaceSVM:
         """The best subspace for fixed A (n, m)."""
         target = from_numpy(self.design.unscale(duals), self.kernel.gram)
         return self.kernel.subspace(target, n_components, self.uncorrelated)
+
+    def constant_machines(self, duals: np.ndarray) -> bool:
+        """Whether ``tr(A' K A)`` is zero up to rounding for the optimal A (n, m).
+
+        No function of the kernel lowers the slacks, as on noise in few dimensions. The
+        machines are then their intercepts, and every subspace has the same value.
+        """
+        total = float(np.sum(duals * self.signs))
+        explained = 2.0 * (total - self.lower_bound(duals, None))
+        return explained <= self.kernel.rounding * total
+
+    def label_subspace(self, n_components: int | None = None) -> Subspace:
+        """The subspace that depends most on the classes themselves."""
+        each = self.design.each[:, None]
+        mean = np.sum(each * self.signs, axis=0) / np.sum(each)
+        return self.subspace(each * (self.signs - mean), n_components)
 
     def lower_bound(self, duals: np.ndarray, n_components: int | None) -> float:
         """The bound of the class docstring for feasible A (n, m)."""

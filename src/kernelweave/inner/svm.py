@@ -528,7 +528,8 @@ def train_machines(
     Returns
     -------
     Machines
-        The best ones found; their gaps say how good they are.
+        The best ones found; their gaps say how good they are. Those of C >= 1e4 and a
+        kernel of low rank stay large: :func:`solve_machines` goes on from there.
     """
     if start is None:
         start = libsvm(kernel, signs, bound, max_steps, violations[0])

@@ -53,8 +53,8 @@ class WeightProblem:
         All views, including those whose kernels are all constant.
     targets : ndarray of shape (n,) or (n, t)
         Outputs, or codes of classes from 0.
-    of_classes : bool
-        Whether the targets are codes of classes.
+    classes : ndarray of shape (k,) or None
+        The labels that the codes stand for; None if the targets are outputs.
     design : RowDesign
         The weight of each row.
     weight_set : WeightSet
@@ -68,7 +68,7 @@ class WeightProblem:
     views: list[str]
     names: list[str]
     targets: np.ndarray
-    of_classes: bool
+    classes: np.ndarray | None
     design: RowDesign
     weight_set: WeightSet
     observed: np.ndarray
@@ -121,13 +121,13 @@ class WeightProblem:
         if isinstance(model, MultipleKernelSVC):
             return _margins(model, bank, targets, design.weights)
         if isinstance(model, KernelAlignment):
-            kind = "multiclass" if self.of_classes else "continuous"
+            kind = "continuous" if self.classes is None else "multiclass"
             target = model._target(targets, kind, design.weights)
             return [Alignment(bank, target, row_weights=design.weights)]
         # "loo" settles the regularisation after the weights are learned
         alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
         bank = _scaled(bank, design)
-        if not self.of_classes:
+        if self.classes is None:
             outputs = targets.reshape(len(rows), -1).astype(np.float64)
             return [model._pose(None, bank, outputs, design).criterion(alpha)]
         task = class_task(None, None, bank, targets, design)
@@ -178,7 +178,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    y = targets_of(y)
+    y = targets_of(y, caller)
     if len(y) != bank.n_samples:
         raise ValueError(
             f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
@@ -190,7 +190,9 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
             f"{caller} needs the rows and targets that the {type(model).__name__} was "
             "fitted on: it was fitted on classes, and y holds numbers"
         )
-    of_classes = of_classes and not isinstance(model, MultipleKernelRidge)
+    classes, targets = None, y
+    if of_classes and not isinstance(model, MultipleKernelRidge):
+        classes, targets = np.unique(y, return_inverse=True)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
     if kernel_map.seen is not None and not kernel_map.repairs:
         seen = kernel_map.observed[:, kernel_map.active].T
@@ -199,8 +201,8 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
-        targets=np.unique(y, return_inverse=True)[1] if of_classes else y,
-        of_classes=of_classes,
+        targets=targets,
+        classes=classes,
         design=RowDesign(len(y), kernel_map.row_weights),
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         observed=seen,

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.inputs import check_priors, read_groups
+from kernelweave.models.shared.inputs import check_priors, of_own_type, read_groups
 from kernelweave.views.columns import is_dict, is_precomputed
 from kernelweave.views.precomputed import stack_kernels
 
@@ -135,9 +135,9 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     return names, np.array(places)
 
 
-def targets_of(y: Any) -> np.ndarray:
+def targets_of(y: Any, owner: str) -> np.ndarray:
     """Targets (n,) or (n, t) in host memory; a single column becomes (n,)."""
-    values = to_numpy(y)
+    values = of_own_type(y, owner)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 

@@ -114,7 +114,7 @@ class Trials:
         _check_model(model, self.names)
         check_length(X, y, "view_ablation")
         self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
-        self.y = targets_of(y)
+        self.y = targets_of(y, "view_ablation")
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
         self.each = np.ones(len(self.y))

@@ -255,8 +255,11 @@ def _check_view(model: Any, view: str) -> int:
             "kernels, because each row has predictive variances or weights of its own"
         )
     names, _ = views_of(model)
-    if view not in names:
-        raise ValueError(f"there is no view {view!r}; the views are {names}")
+    if str(view) not in names:  # whatever else was given
+        raise ValueError(
+            f"there is no view {view!r:.80}; the views are {names}. Pass the name of "
+            "one, and rows as X=..."
+        )
     return names.index(view)
 
 

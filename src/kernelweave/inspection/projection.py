@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from kernelweave._array import to_numpy
 from kernelweave.inspection._figure import Drawn, axes, color, legend_beside, marker
 from kernelweave.inspection._rows import fitted_model
+from kernelweave.models.shared.inputs import of_own_type
 from kernelweave.views.columns import counted
 
 #: With more classes than this, their names are also written at their means.
@@ -94,7 +95,8 @@ class ProjectionDisplay(Drawn):
                 "ProjectionDisplay needs a discriminant classifier such as KernelFDA "
                 f"or MultipleKernelFDA; got {type(model).__name__}"
             )
-        labels = column_or_1d(to_numpy(estimator.predict(X) if y is None else y))
+        given = estimator.predict(X) if y is None else y
+        labels = column_or_1d(of_own_type(given, cls.__name__))
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(

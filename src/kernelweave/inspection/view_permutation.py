@@ -17,6 +17,7 @@ from kernelweave.inspection._rows import (
     model_and_rows,
     observed_views,
     require_predictions,
+    targets_of,
     views_of,
 )
 from kernelweave.kernels.checks import is_symmetric
@@ -126,6 +127,7 @@ def view_permutation_importance(
     X = as_stack(X, model)
     known = column_names(X) is not None or is_array(X) or issparse(X)
     X = X if known else np.asarray(X)
+    y = None if y is None else targets_of(y, "view_permutation_importance")
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))

@@ -172,24 +172,24 @@ def _class_members(problem: WeightProblem, units: np.ndarray) -> np.ndarray:
     Outputs of a regression count as one class. ``units`` (n,) are the groups of the
     rows. Data whose halves could not be learned from are refused.
     """
-    codes = problem.targets
-    if not problem.of_classes:
+    classes, codes = problem.classes, problem.targets
+    if classes is None:
         codes = np.zeros(problem.n_rows, dtype=int)
     members = np.zeros((np.max(units) + 1, np.max(codes) + 1), dtype=bool)
     members[units, codes] = True
     what = "rows" if len(members) == len(units) else "groups"
     counts = np.sum(members, axis=0)
     smallest = int(np.argmin(counts))
-    if not problem.of_classes and len(members) < 2 * LEAST_ROWS:
+    if classes is None and len(members) < 2 * LEAST_ROWS:
         raise ValueError(
             f"weight_intervals needs at least {2 * LEAST_ROWS} {what} to learn from "
             f"halves; got {len(members)}"
         )
-    if counts[smallest] < LEAST_ROWS:
+    if classes is not None and counts[smallest] < LEAST_ROWS:
         raise ValueError(
             "weight_intervals learns from both halves of every class, so each class "
-            f"needs at least {LEAST_ROWS} {what}; class number {smallest} (from 0, "
-            f"in sorted order) has {counts[smallest]}"
+            f"needs at least {LEAST_ROWS} {what}; class {classes.tolist()[smallest]!r} "
+            f"has {counts[smallest]}. Fit without that class, or with more of its rows"
         )
     return members
 

@@ -148,9 +148,12 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     uses = tuple(_use(block.labels[j], block.column(j)) for j in range(d))
     unknown = [use for use in uses if not use.use]
     if unknown and unknown[0].kind == "infinity":
+        label = unknown[0].column
+        column = block.column(block.labels.index(label))
+        row = int(np.argmax(np.isinf(read_as(column, "number", repr(label)))))
         raise ValueError(
-            f"Input X contains infinity: column {unknown[0].column!r}. Correct the "
-            "entry, or drop the row."
+            f"Input X contains infinity: column {label!r}, row {row} of those that "
+            "have the view. Correct the entry, or drop the row."
         )
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
@@ -376,9 +379,10 @@ def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
                 shown = f"{named} in {counted(count, 'row')}"
                 found.append(f"column {use.column!r}: {shown}")
         elif np.any(np.isinf(values)):
+            row = np.flatnonzero(rows)[np.argmax(np.isinf(values))]
             raise ValueError(
-                f"Input X contains infinity: {where}. Correct the entry, or drop the "
-                "row."
+                f"Input X contains infinity: {where}, row {row}. Correct the entry, or "
+                "drop the row."
             )
         gaps = int(np.sum(column.gaps[rows]))
         if gaps and not use.n_missing:

@@ -11,7 +11,6 @@ from sklearn.metrics import r2_score
 
 from kernelweave._array import (
     from_numpy,
-    is_array,
     namespace,
     to_numpy,
     units_of,
@@ -31,6 +30,7 @@ from kernelweave.models.shared.base import (
     lazily,
     learn_rows,
 )
+from kernelweave.models.shared.inputs import as_numbers, of_own_type
 from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
@@ -389,7 +389,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         score : float
             R^2.
         """
-        truth = to_numpy(y) if is_array(y) else np.asarray(y, dtype=np.float64)
+        owner = type(self).__name__
+        truth = as_numbers(of_own_type(y, owner), owner).astype(np.float64)
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))

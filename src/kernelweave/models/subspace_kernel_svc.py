@@ -85,6 +85,10 @@ class SubspaceKernelSVC(
     not: the weights are a local minimum, and the certificate takes its lower bound from
     a convex underestimator; the bound is attained if that selects a single kernel.
 
+    On noise, a kernel of low rank may help no machine: all of them are constant, and
+    predict the larger class. Every subspace is then optimal, and the one that depends
+    most on the classes is taken.
+
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None

@@ -78,7 +78,8 @@ def write_report(
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
     how = {"cv": cv, "groups": groups, "sample_weight": sample_weight}
     how |= {"random_state": random_state, "report": report or (lambda text: None)}
-    case = Case(model, as_stack(X, model), targets_of(y), n_resamples, n_decoys, how)
+    y = targets_of(y, "write_report")
+    case = Case(model, as_stack(X, model), y, n_resamples, n_decoys, how)
     page = template.render(collect(case), title=title)
     with written_whole(path) as file:
         file.write(page.encode("utf-8", errors="replace"))

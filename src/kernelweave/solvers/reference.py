@@ -74,7 +74,7 @@ def sdp_problem(criterion: Criterion, weight_set: LinearSet) -> tuple[Any, Any]:
     ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
     weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    cp, signed = import_cvxpy(), has_cuts(weight_set)
+    cp, signed = import_cvxpy("method='sdp'"), has_cuts(weight_set)
     weights = cp.Variable(criterion.n_weights, nonneg=not signed, name="weights")
     value, constraints = printed_program(criterion, cp, weights)
     constraints += _allowed_weights(cp, weight_set, weights)
@@ -248,7 +248,7 @@ def qcqp(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    cp = import_cvxpy()
+    cp = import_cvxpy("method='qcqp'")
     beta, cost, unit, roots, constraints = printed_dual(criterion, cp)
     scores, t = [cp.sum_squares(root.T @ beta) for root in roots], cp.Variable()
     if weight_set.norm == 1:
@@ -348,7 +348,7 @@ def alignment_sdp(plain: CosineCriterion, weight_set: WeightSet) -> Iterator[Ite
     Iterate
         A single one, evaluated at the weights found by the cone solver.
     """
-    cp, signed = import_cvxpy(), has_cuts(weight_set)
+    cp, signed = import_cvxpy("method='sdp'"), has_cuts(weight_set)
     weights = cp.Variable(plain.n_weights, nonneg=not signed)  # of kernels of norm one
     root = psd_factor(plain.correlations, NULL_EIGENVALUE).T
     constraints = [cp.norm(root @ weights) <= 1]
@@ -419,7 +419,7 @@ def run_solver(problem: Any, scs_iterations: int = SCS_ITERATIONS) -> None:
         problem.solve(**options)
 
 
-def import_cvxpy() -> Any:
-    """The module, or an error that says how to install it."""
+def import_cvxpy(owner: str) -> Any:
+    """The module, or an error that says how to install it; ``owner`` needs it."""
     extra = "pip install 'kernelweave[sdp]'"
-    return library("cvxpy", f"method='sdp' needs cvxpy; install it with: {extra}")
+    return library("cvxpy", f"{owner} needs cvxpy; install it with: {extra}")

@@ -272,7 +272,8 @@ def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
     if getattr(X, "ndim", None) == 1 and hasattr(X, "to_frame"):
         raise ValueError(
             f"Expected 2D array, got 1D array instead: X is a {type(X).__name__} of "
-            f"{len(X)} values. Pass X.to_frame() if these are the rows of one column."
+            f"{len(X)} values. Pass X.to_frame() if these are the rows of one column; "
+            "a single row is a table too, such as table[i : i + 1]."
         )
     rows = any(hasattr(X, name) for name in ("shape", "__array__"))
     if not rows and not isinstance(X, list | tuple | dict):
@@ -292,6 +293,11 @@ def _refuse_pieces(X: Any, precomputed: bool) -> None:
         raise ValueError(
             f"X is a list of {len(X)} pairs, like rows and targets. Portions come "
             "from an iterator: pass iter(X) without y, or all rows in one table."
+        )
+    if all(isinstance(row, dict) for row in X):
+        raise ValueError(
+            f"X is a list of {counted(len(X), 'dict')}, one per row. Pass a table "
+            "instead, pandas.DataFrame(X)."
         )
     if all(len(shape) == 2 for shape in shapes):
         if precomputed:
@@ -492,12 +498,14 @@ def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
         return [position for position, chosen in enumerate(items) if chosen]
     if not all(_is_integer(item) for item in items):
         kinds = sorted({type(item).__name__ for item in items})
-        raise ValueError(f"{ALLOWED}; found a list of {', '.join(kinds)}.")
+        hint = _several_levels(lookup or {}) if "tuple" in kinds else ""
+        raise ValueError(f"{ALLOWED}; found a list of {', '.join(kinds)}.{hint}")
     outside = [int(item) for item in items if not -n_columns <= item < n_columns]
     if outside:
         raise ValueError(
             f"it selects {with_names('the column position', map(str, outside))}, but X "
             f"has {n_columns} columns. Choose from 0 to {n_columns - 1}."
+            f"{INTEGER_NAMES if outside[0] in (lookup or {}) else ''}"
         )
     return [int(item) % n_columns for item in items]
 
@@ -515,20 +523,41 @@ def _named(name: str, lookup: Lookup) -> int:
     if lookup is None:
         raise ValueError(
             f"the column {name!r} is given by name, but X has no column names. Pass a "
-            "DataFrame, or give positions."
+            "DataFrame, or give positions. Some estimators of scikit-learn, such as "
+            "BaggingClassifier, pass on arrays: give positions there. A transformer "
+            "before this step keeps names with set_output(transform='pandas')."
         )
     if name not in lookup:
-        hint = did_you_mean(name, [key for key in lookup if isinstance(key, str)])
-        if not hint and any(isinstance(other, tuple) for other in lookup):
+        texts = [key for key in lookup if isinstance(key, str)]
+        prefixed = [key for key in texts if key.endswith(f"__{name}")]
+        hint = did_you_mean(name, texts)
+        if len(prefixed) == 1:
             hint = (
-                f" Names of columns have several levels, such as {next(iter(lookup))!r}"
-                ": make them single names, or give positions."
+                f" It may be {prefixed[0]!r}: use that name, or the ColumnTransformer "
+                "that made it with verbose_feature_names_out=False."
             )
+        hint = hint or _several_levels(lookup)
         raise ValueError(
             f"the column {name!r} is not among the {len(lookup)} columns of X."
             f"{hint or f' They are {some(map(repr, lookup))}.'}"
         )
     return lookup[name]
+
+
+#: What to do about columns that are chosen by names that are not text.
+INTEGER_NAMES = (
+    " Integers are positions, not names: to use names, pass X.rename(columns=str)."
+)
+
+
+def _several_levels(lookup: dict[Any, int]) -> str:
+    """What to do about names of columns that are tuples, if they are."""
+    if not any(isinstance(name, tuple) for name in lookup):
+        return ""
+    return (
+        f" Names of columns have several levels, such as {next(iter(lookup))!r}: make "
+        "them single names, or give positions."
+    )
 
 
 def _is_integer(value: Any) -> bool:

@@ -58,6 +58,7 @@ from kernelweave.models.shared.inputs import (
     encode_labels,
     first_kernel,
     integer,
+    of_own_type,
     one_of,
     positive,
     read_new_rows,
@@ -915,7 +916,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         score : float
             Fraction of rows predicted correctly.
         """
-        truth = to_numpy(y) if is_array(y) else y
+        truth = of_own_type(y, type(self).__name__)
         predicted = to_numpy(self.predict(X))
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 

@@ -315,12 +315,11 @@ def _label_column(X: Any, y: Any, owner: str, mixed: bool) -> np.ndarray:
     """One label per row of X, (n,); ``mixed``: text may mark rows without one."""
     y = require_targets(X, y, owner)
     refuse_indicators(y, owner)
-    refuse_gaps(y, owner)
+    y = of_own_type(y, owner)
     if not mixed:
         refuse_mixture(y, owner)
     y = column_or_1d(y, warn=True)
     check_length(X, y, owner)
-    refuse_odd_numbers(y, owner)
     return y
 
 
@@ -357,10 +356,28 @@ def refuse_indicators(y: Any, owner: str) -> None:
     )
 
 
-def refuse_gaps(y: Any, owner: str) -> None:
-    """Refuse rows without a label: None, NaN or NA among objects."""
-    values = _objects(y)
-    gaps = [i for i, row in enumerate(values) if any(map(is_gap, row))]
+def of_own_type(y: Any, owner: str) -> np.ndarray:
+    """Targets (n,) or (n, t), none missing; objects that are numbers or text, as such.
+
+    Frames hold these in types of their own, which NumPy has as objects at best. What
+    would change stays as it is: integers beyond 64 bits, text beside numbers.
+    """
+    refuse_no_list(y, owner)
+    values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
+    if values.dtype.kind in ("O", "T"):
+        refuse_gaps(values, owner)
+        items = values.reshape(-1).tolist()
+        if all(isinstance(value, str | Number | np.bool_) for value in items):
+            plain = np.asarray(items)
+            if plain.dtype.kind in "biufU" and plain.tolist() == items:
+                values = plain.reshape(values.shape)
+    refuse_odd_numbers(values, owner)
+    return values
+
+
+def refuse_gaps(y: np.ndarray, owner: str) -> None:
+    """Refuse rows without a target: None, NaN or NA among objects (n,) or (n, t)."""
+    gaps = sorted({row for (row, *_), value in np.ndenumerate(y) if is_gap(value)})
     if gaps:
         raise ValueError(
             f"{owner}: Input y contains NaN or None: no label in "
@@ -368,11 +385,11 @@ def refuse_gaps(y: Any, owner: str) -> None:
         )
 
 
-def refuse_mixture(y: Any, owner: str) -> None:
-    """Refuse labels that mix text and numbers."""
+def refuse_mixture(y: np.ndarray, owner: str) -> None:
+    """Refuse labels (n,) or (n, t) that mix text and numbers."""
     first: dict[str, tuple[int, Any]] = {}
-    for i, row in enumerate(_objects(y)):
-        for value in row:
+    if y.dtype == object:
+        for (i, *_), value in np.ndenumerate(y):
             if isinstance(value, str | Number | np.bool_):
                 kind = "text" if isinstance(value, str) else "numbers"
                 first.setdefault(kind, (i, value))
@@ -384,13 +401,6 @@ def refuse_mixture(y: Any, owner: str) -> None:
             f"{owner}: y mixes {places}. Labels must be of one type: convert all of "
             "them, for example with y.astype(str)"
         )
-
-
-def _objects(y: Any) -> np.ndarray:
-    """Targets (n, t) before NumPy converts them to one type; empty if they have one."""
-    values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
-    rows = values.reshape(len(values), -1) if values.size else values.reshape(-1, 1)
-    return rows if values.dtype == object else rows[:0]
 
 
 def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarray]:
@@ -472,7 +482,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     given = require_targets(X, y, owner)
     y = np.asarray(given)
     check_length(X, y, owner)
-    y = _as_numbers(y, owner)
+    y = as_numbers(y, owner)
     refuse_odd_numbers(y, owner)
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if y.ndim == 2 and y.shape[1] == 1:
@@ -480,7 +490,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     return y.reshape(len(y), -1)
 
 
-def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
+def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
     """Targets as numbers; None becomes NaN, and text is refused, even that of numbers.
 
     Labels read from a file are often text: as numbers they would be ranks at best.
@@ -577,12 +587,9 @@ def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
 ) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
-    y = require_targets(X, y, owner)
-    refuse_gaps(y, owner)
+    y = of_own_type(require_targets(X, y, owner), owner)
     refuse_mixture(y, owner)
-    y = np.asarray(y)
     check_length(X, y, owner)
-    refuse_odd_numbers(y, owner)
     with np.errstate(invalid="ignore"):  # it compares numbers with whole ones
         kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None

@@ -56,7 +56,7 @@ def free_alignment(labels: Array) -> FreeKernel:
     """
     y = _checked(labels)
     n = len(y)
-    cp = import_cvxpy()
+    cp = import_cvxpy("free_alignment")
     kernel, square = cp.Variable((n, n), PSD=True), cp.Variable((n, n), symmetric=True)
     constraints = [
         cp.trace(square) <= 1,
@@ -112,7 +112,7 @@ def free_margin(
     for name, number in (("trace", total), ("C", C)):
         if not (np.isfinite(number) and number > 0):
             raise ValueError(f"{name} must be a finite number > 0, got {number!r}")
-    cp = import_cvxpy()
+    cp = import_cvxpy("free_margin")
     kernel = cp.Variable((n, n), PSD=True)
     bound = float(C) if margin == "l1" else np.inf
     tau = 1.0 / C if margin == "l2" else 0.0

@@ -122,8 +122,11 @@ def solve_joint(
     limit = max_iter or MAX_ROUNDS
     if duals is None:
         duals = problem.closed_form_duals()
-    whole = problem.subspace(duals)
-    if n_components is None or n_components >= len(whole.dependence):
+    if constant := problem.constant_machines(duals):  # any subspace will do
+        whole = problem.label_subspace(n_components)
+    else:
+        whole = problem.subspace(duals)
+    if constant or n_components is None or n_components >= len(whole.dependence):
         bound = problem.lower_bound(duals, None)
         rounds = iter([(problem.point(whole, duals), bound)])
     else:
