@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,15 +11,17 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.baselines import baselines_of
+from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
+    by_class_of,
     groups_for,
     log_losses,
     observed_views,
+    rows_by_class,
     taken_by,
     targets_of,
     views_of,
@@ -30,7 +32,7 @@ from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
 )
-from kernelweave.models.shared.learner import accuracy, ratio_of_means
+from kernelweave.models.shared.learner import accuracy, doubt, ratio_of_means
 from kernelweave.views.columns import is_precomputed, listed, some
 
 #: The name of the model itself in the table.
@@ -176,14 +178,16 @@ def evaluate(
             held[name] = _predicted(name, method, *given, say, **how)
         except (ValueError, TypeError) as error:
             held[name] = " ".join(str(error).split())
-    judge = _Judge(targets, outputs, fold, design)
+    lead_name, by_class = _lead_of(model, targets, weights)
+    judge = _Judge(targets, outputs, fold, design, by_class)
     table = [judge.record(name, rows, own) for name, rows in held.items()]
     return Bunch(
         table=table,
         held_out=own,
         model=fitted,
         score_name="accuracy" if classify else "R2",
-        summary=summarise(table, classify),
+        lead_name=lead_name,
+        summary=summarise(table, classify, lead_name),
         remarks=remarks,
     )
 
@@ -250,6 +254,20 @@ def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
     return [f"Constant outputs are excluded from the score: {constant}."]
 
 
+def _lead_of(
+    model: Any, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[str, np.ndarray | None]:
+    """What leads are measured in, and how much rows (n,) count if not as in the score.
+
+    A model that weights classes gives up accuracy on purpose, and must not be called
+    worse for it.
+    """
+    if not is_classifier(model):
+        return "R2", None
+    name = by_class_of(model, "accuracy")
+    return name, None if name == "accuracy" else rows_by_class(model, y, weights)
+
+
 @dataclass(frozen=True)
 class _Judge:
     """Targets, and how predictions of them are scored.
@@ -264,12 +282,15 @@ class _Judge:
         The fold of each row; 0 for rows without a prediction.
     design : RowDesign
         Weights of the rows, and which rows are judged together.
+    by_class : ndarray of shape (n,) or None
+        Weights of the rows in leads, if the model weights classes.
     """
 
     y: np.ndarray
     outputs: StandardOutputs | None
     fold: np.ndarray
     design: RowDesign
+    by_class: np.ndarray | None
 
     @property
     def classify(self) -> bool:
@@ -280,6 +301,13 @@ class _Judge:
     def weights(self) -> np.ndarray:
         """Weights of the rows, (n,); 0 for rows without a prediction."""
         return np.where(self.fold > 0, self.design.each, 0.0)
+
+    @cached_property
+    def in_leads(self) -> np.ndarray:
+        """Weights of the rows in leads, (n,)."""
+        if self.by_class is None:
+            return self.weights
+        return np.where(self.fold > 0, self.by_class, 0.0)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -293,6 +321,19 @@ class _Judge:
             mean = np.average(truth[~test], axis=0, weights=self.weights[~test])
             spread[test] = (truth[test] - mean) ** 2
         return spread
+
+    @cached_property
+    def usual(self) -> Any:
+        """The class with the largest weight in leads; of several, the most frequent.
+
+        It is that of all rows: a class may lead among the training rows only because
+        the fold holds more of another.
+        """
+        classes, codes = np.unique(self.y, return_inverse=True)
+        each = self.in_leads, self.weights
+        sums, frequent = (np.bincount(codes, own) for own in each)
+        largest = sums >= np.max(sums) * (1 - 1e-9)  # up to rounding
+        return classes[np.argmax(np.where(largest, frequent, -1.0))]
 
     def gains(self, rows: HeldOut) -> np.ndarray:
         """The numerators u of the score, (n, q)."""
@@ -311,13 +352,13 @@ class _Judge:
             record |= {key: None, f"{key}_se": None}
         if isinstance(rows, str):
             return record | {"remark": rows}
+        if name == NO_VIEW and self.classify:
+            rows = replace(rows, predicted=np.full_like(self.y, self.usual))
         gains = self.gains(rows)
         parts = {"score": (gains, self.sizes)}
         if rows.probability is not None and rows.classes is not None:
             losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
             parts["log_loss"] = (losses[:, None], self.sizes)
-        if rows is not own:
-            parts["lead"] = (self.gains(own) - gains, self.sizes)
         rows_of = self.weights, self.design.units
         for key, (u, v) in parts.items():
             record[key], record[f"{key}_se"] = ratio_of_means(u, v, *rows_of)
@@ -325,10 +366,24 @@ class _Judge:
             for key, classes in (("score", None), ("balanced_accuracy", self.y)):
                 found = accuracy(gains[:, 0], *rows_of, classes)
                 record[key], record[f"{key}_se"] = found
-            apart = self.gains(own)[:, 0] != gains[:, 0]
-            if rows is not own and not np.any(apart[self.weights > 0]):
-                record["lead_se"] = accuracy(apart, *rows_of)[1]
+        if name != THIS_MODEL:
+            record["lead"], record["lead_se"] = self._lead(self.gains(own) - gains)
         return record | {"remark": ""}
+
+    def _lead(self, ahead: np.ndarray) -> tuple[float, float]:
+        """The lead and its standard error, from the differences of gains (n, q)."""
+        each, units = self.in_leads, self.design.units
+        lead, error = ratio_of_means(ahead, self.sizes, each, units)
+        if not self.classify:
+            return lead, error
+        parts = np.zeros(len(self.y)) if self.by_class is None else self.y
+        unsure = 0.0
+        for part in np.unique(parts[each > 0]):
+            own = np.where(parts == part, each, 0.0)
+            if not np.any(ahead[own > 0]):
+                share = np.sum(own) / np.sum(each)
+                unsure += share**2 * doubt(own, units)
+        return lead, float(np.sqrt(error**2 + unsure))
 
 
 #: How a sentence refers to each method.
@@ -340,7 +395,7 @@ IN_WORDS = {
 }
 
 
-def summarise(table: list[dict[str, Any]], classify: bool) -> str:
+def summarise(table: list[dict[str, Any]], classify: bool, lead_name: str) -> str:
     """The table in words, which claim no difference within two standard errors."""
     unit, form = (100.0, ".1f") if classify else (1.0, ".2f")
     score, error = (unit * table[0][key] for key in ("score", "score_se"))
@@ -366,7 +421,10 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         if names:
             summary += f" {words} {listed(names)}."
     if len(table) > 1 and classify:
-        summary += " Differences are in percentage points, with their standard errors."
+        of = "" if lead_name == "accuracy" else f" of {lead_name}"
+        summary += (
+            f" Differences are in percentage points{of}, with their standard errors."
+        )
     return summary
 
 

@@ -279,7 +279,7 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     It changes in steps of one row, so with few rows a gain of a quarter, or folds that
     agree, are common, especially for the best of all steps.
     """
-    if trials.loss_name != "error rate":
+    if not trials.is_rate:
         return 0.0
     rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each**2))
     error = np.sqrt(rate * (1.0 - rate) * unequal / len(trials.design.members))
