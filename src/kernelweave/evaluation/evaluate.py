@@ -61,23 +61,41 @@ def evaluate(
     - *equal weights*: the same on the mean of all kernels;
     - *stacking of views*: logistic regression on held-out log probabilities (ridge
       regression on held-out predictions) of one such model for each view;
-    - *no view*: the class proportions (the mean) of the training rows.
+    - *no view*: the class proportions (the mean) of the training rows. The class that
+      it predicts is the most frequent one of all rows, since a class may lead among the
+      training rows only because the fold holds more of another.
 
     **Scores.** With :math:`u_i = 1` if row i was predicted correctly, 0 otherwise, and
     :math:`v_i = 1`, the accuracy is :math:`\sum_i u_i / \sum_i v_i`. With
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
     With several outputs, it is the mean over those that vary.
-    The lead over another method is the same ratio with the difference between the two
-    :math:`u_i`, row by row.
+    With ``sample_weight``, both sums are weighted.
+
+    **Leads.** The lead over another method is the same ratio with the difference
+    between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
+    gives up accuracy on purpose, so its leads count classes as it does, like
+    ``view_ablation``, and so does the choice of the most frequent class for *no view*:
+    with ``class_weight="balanced"`` they are leads in balanced accuracy. On noise with
+    5 rows of 24 in the rare class, leads in plain accuracy would call the balanced model
+    worse than *no view* in 60 % of 200 draws; as it is, it is called worse in none of
+    them, and better in 2.5 %.
 
     **Standard errors** are those of a ratio R of means,
-    :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
-    over the m groups g (over rows, if there are no groups). If all rows are right, or
-    all wrong, that would be zero; it is then computed as if there were two more
-    rows, one of them right. The same is done for the share of a class in the balanced
-    accuracy, and for the share of rows on which two methods differ if they never do: a
-    lead of zero is not certain either.
+
+    .. math::
+
+        \sqrt{\frac{1}{m - 1} \sum_g \frac{d_g^2}{s_g}}, \quad
+        d_g = \frac{\sum_{i \in g} w_i (u_i - R v_i)}{\sum_i w_i v_i}, \quad
+        m = \frac{1}{\sum_g s_g^2},
+
+    over the groups g (over rows, if there are no groups), where :math:`s_g` is the
+    share of a group in the weight of all rows, and m the number of groups of equal
+    weight that would say as much. If all rows are right, or all wrong, that would be
+    zero; it is then computed as if there were two more rows, one of them right. The
+    same is done for the share of a class in the balanced accuracy, and for the share of
+    rows on which two methods differ if they never do (in a class, if the model weights
+    classes): a lead of zero is not certain either.
 
     Standard errors include the variation due to which rows are tested. They leave out
     that due to the training rows, which the folds share, and no unbiased estimate
@@ -86,7 +104,9 @@ def evaluate(
     new rows was within two in 85 % of 60 draws on pure noise, in 95 % with one
     informative view and in 77 % with 10 groups of 4 rows; R^2 on pure noise in 82 %. A
     lead over *no view* exceeded two in 4 % of 150 draws for ridge regressions of noise,
-    and one over *equal weights* in 5 % of 150 for discriminants.
+    and one over *equal weights* in 5 % of 150 for discriminants. With weights from 0.1
+    to 10, a discriminant of noise was ahead of *no view* in 0 to 1 % of 200 draws and
+    behind it in 2.5 to 5 %.
 
     Parameters
     ----------
@@ -115,16 +135,16 @@ def evaluate(
         ``table``: one record per method: ``method``, ``score`` (accuracy or R^2) and
         ``score_se``; for classifiers ``balanced_accuracy`` and ``log_loss``, each with
         its standard error, None without probabilities; ``lead`` and ``lead_se``, how
-        far the model's score is ahead of the method's; ``remark``, why a method could
-        not be judged.
+        far the model is ahead of the method; ``remark``, why a method could not be
+        judged.
 
         ``held_out``: predictions and, for discriminants, projections of the model, with
         ``predicted``, ``probability``, ``coordinates`` and ``fold``, which is 0 for the
         only row of a class: it has no prediction.
 
-        ``model``: the model fitted to all rows. ``score_name``; ``summary``, what the
-        table says in words; ``remarks``, about classes that are too small and outputs
-        that are constant.
+        ``model``: the model fitted to all rows. ``score_name``; ``lead_name``, what
+        leads are measured in; ``summary``, what the table says in words; ``remarks``,
+        about classes that are too small and outputs that are constant.
 
     References
     ----------
