@@ -75,7 +75,7 @@ def scores(kind, n=40, draws=60):
 
 
 def leads(kind, draws=200):
-    """Clear leads over no view, and clear lags, on noise of n rows, some of them rare."""
+    """How often a model of noise is clearly ahead of no view, or behind it."""
     (n, rare, weighted, settings), clear = NOISE[kind], []
     for seed in range(draws):
         rng = np.random.default_rng([seed, n, rare])

@@ -139,7 +139,7 @@ def test_leads_count_classes_as_the_model_does(settings, measure):
 
 
 def test_unequal_weights_of_noise_give_no_lead():
-    """No view called the class that was heavier because the fold held more of the other.
+    """No view named the heavier class, of which the fold then held less.
 
     Of 150 draws, the model was ahead of it in 8, among them these, and never behind;
     now it is ahead in 4 and behind in 4.

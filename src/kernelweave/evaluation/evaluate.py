@@ -77,9 +77,9 @@ def evaluate(
     gives up accuracy on purpose, so its leads count classes as it does, like
     ``view_ablation``, and so does the choice of the most frequent class for *no view*:
     with ``class_weight="balanced"`` they are leads in balanced accuracy. On noise with
-    5 rows of 24 in the rare class, leads in plain accuracy would call the balanced model
-    worse than *no view* in 60 % of 200 draws; as it is, it is called worse in none of
-    them, and better in 2.5 %.
+    5 rows of 24 in the rare class, leads in plain accuracy would call the balanced
+    model worse than *no view* in 60 % of 200 draws; as it is, it is called worse in
+    none of them, and better in 2.5 %.
 
     **Standard errors** are those of a ratio R of means,
 
