@@ -69,8 +69,8 @@ def evaluate(
     :math:`v_i = 1`, the accuracy is :math:`\sum_i u_i / \sum_i v_i`. With
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
-    With several outputs, it is the mean over those that vary.
-    With ``sample_weight``, both sums are weighted.
+    With several outputs, it is the mean over those that vary. With ``sample_weight``,
+    both sums are weighted.
 
     **Leads.** The lead over another method is the same ratio with the difference
     between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
