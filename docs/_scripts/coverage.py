@@ -1,6 +1,6 @@
 """How often standard errors and intervals contain the truth, for the user guide.
 
-python docs/_scripts/coverage.py [scores] [rises] [columns] [shares] [verdicts]
+python docs/_scripts/coverage.py [scores] [leads] [rises] [columns] [shares] [verdicts]
 """
 
 from __future__ import annotations
@@ -74,9 +74,39 @@ def scores(kind, n=40, draws=60):
     print(kind, n, *(f"{key} {share:.0%}" for key, share in shares))
 
 
+def leads(kind, draws=200):
+    """How often a model of noise is clearly ahead of no view, or behind it."""
+    (n, rare, weighted, settings), clear = NOISE[kind], []
+    for seed in range(draws):
+        rng = np.random.default_rng([seed, n, rare])
+        X, y = rng.normal(size=(n, 9)), (rng.permutation(n) < rare).astype(int)
+        weights = 10 ** rng.uniform(-1, 1, n) if weighted else None
+        model = MultipleKernelFDA(VIEWS, norm=1, cv=None, **settings)
+        none = evaluate(model, X, y, sample_weight=weights).table[-1]
+        clear.append(np.sign(none["lead"]) * (abs(none["lead"]) > 2 * none["lead_se"]))
+    ahead, behind = (np.mean(np.array(clear) == sign) for sign in (1, -1))
+    print(f"{kind} {n}: ahead {ahead:.1%}, behind {behind:.1%}")
+
+
+#: Rows, rows of the rare class, whether rows have weights, and settings of the model.
+NOISE = {
+    "balanced": (24, 5, False, {"class_weight": "balanced"}),
+    "more balanced": (60, 12, False, {"class_weight": "balanced"}),
+    "dict": (24, 5, False, {"class_weight": {1: 20.0}}),
+    "weights": (24, 12, True, {}),
+    "more weights": (40, 20, True, {}),
+    "both": (40, 10, True, {"class_weight": "balanced"}),
+}
+
+
 def rises(kind, n=60, draws=40):
-    """Rises without a view, and those of the same models on new rows."""
+    """Rises without a view, and those of the same models on new rows.
+
+    A number is that of groups of four rows.
+    """
     apart, useless = [], []
+    if isinstance(kind, int):
+        kind, n, draws = "groups", 4 * kind, 120
     for seed in range(draws):
         X, y, groups = draw(kind, n, seed)
         Z, new, others = draw(kind, NEW, 10_000 + seed)
@@ -180,7 +210,8 @@ def verdicts(kind, draws=40):
 
 PARTS = {
     scores: ("noise", "one view", "rare class", "noise in numbers", "groups"),
-    rises: ("noise", "one view", "two alike", "rare class", "numbers", "groups"),
+    leads: tuple(NOISE),
+    rises: ("noise", "one view", "two alike", "rare class", "numbers", 5, 10, 15, 30),
     columns: ("noise", "one view", "noise in numbers", "numbers"),
     shares: ((8, 0.5), (8, 0.9), (20, 0.5), (20, 0.9)),
     verdicts: ((8, 0.5), (8, 0.9), (20, 0.5), (20, 0.9)),

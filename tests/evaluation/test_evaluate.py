@@ -26,7 +26,7 @@ from kernelweave.evaluation.evaluate import leads
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
-from kernelweave.models.shared.learner import accuracy
+from kernelweave.models.shared.learner import accuracy, ratio_of_means
 
 pytestmark = pytest.mark.usefixtures("quick_stack")
 
@@ -98,6 +98,80 @@ def test_noise_has_no_lead():
         none = evaluate(classifier().set_params(views=views), X, y, cv=2).table[-1]
         clear += leads(none) and none["lead"] > 0
     assert clear <= 1
+
+
+def lead_over_no_view(seed, rare, two_weights=False, **settings):
+    """The row of the table for noise in 24 rows, and the result."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(24, 4)), (rng.permutation(24) < rare).astype(int)
+    weight = rng.choice([0.1, 10.0], 24) if two_weights else None
+    model = KernelFDA([("all", "linear", slice(4))], alpha=0.1, cv=None, **settings)
+    result = evaluate(model, X, y, cv=5 if two_weights else 3, sample_weight=weight)
+    return result.table[-1], result, weight
+
+
+@pytest.mark.parametrize(
+    ("settings", "measure", "weight", "usual"),
+    [
+        ({"class_weight": "balanced"}, "balanced accuracy", 19 / 5, 0),
+        ({"priors": [0.5, 0.5]}, "prior-weighted accuracy", 19 / 5, 0),
+        ({"class_weight": {1: 20.0}}, "class-weighted accuracy", 20.0, 1),
+    ],
+    ids=["balanced", "priors", "dict"],
+)
+def test_leads_count_classes_as_the_model_does(settings, measure, weight, usual):
+    """Of 20 draws of noise, 15, 10 and 20 were called worse than no view; now 0 are.
+
+    Nor is any called better: no view predicts the ``usual`` class by the same weights.
+    """
+    for seed in (9, 12):
+        row, result, _ = lead_over_no_view(seed, rare=5, **settings)
+        assert not leads(row)
+        assert result.lead_name == measure
+        assert f"percentage points of {measure}, with" in result.summary
+        y = result.held_out.targets
+        ahead = (result.held_out.predicted == y).astype(float) - (y == usual)
+        expected = np.average(ahead, weights=np.where(y == 1, weight, 1.0))
+        assert row["lead"] == pytest.approx(expected)
+
+
+def test_unequal_weights_of_noise_give_no_lead():
+    """No view named the heavier class, of which the fold then held less.
+
+    Of 150 draws, the model was ahead of it in 8, among them these, and never behind;
+    now it is ahead in 4 and behind in 4.
+    """
+    for seed in (5, 52):
+        row, result, weight = lead_over_no_view(seed, rare=12, two_weights=True)
+        assert not leads(row)
+        of_class = np.bincount(result.held_out.targets, weight)
+        assert row["score"] == pytest.approx(np.max(of_class) / np.sum(weight))
+
+
+def test_the_standard_error_of_a_weighted_mean(rng):
+    """That of NumPy for weights that do not count rows, which is unbiased."""
+    values, weights, ones = rng.normal(size=9), rng.uniform(0.1, 10, 9), np.ones((9, 1))
+    share = weights / np.sum(weights)
+    expected = share @ values, np.sqrt(np.cov(values, aweights=weights) * share @ share)
+    own = weights, np.arange(9)
+    assert ratio_of_means(values[:, None], ones, *own) == pytest.approx(expected)
+    halves = np.repeat(values, 2)[:, None], np.ones((18, 1)), np.repeat(weights, 2) / 2
+    found = ratio_of_means(*halves, np.repeat(np.arange(9), 2))
+    assert found == pytest.approx(expected)
+
+
+def test_standard_errors_are_those_of_unequal_groups():
+    """One group of 30 rows and seven small ones: errors were half of what they are."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(400):
+        units = np.repeat(np.arange(8), np.r_[30, rng.integers(1, 5, 7)])
+        values = rng.normal(size=8)[units]
+        ones = np.ones((len(units), 1))
+        found.append(ratio_of_means(values[:, None], ones, ones[:, 0], units))
+    means, errors = np.transpose(found)
+    ratio = np.sqrt(np.mean(errors**2)) / np.std(means)
+    assert 0.85 < ratio < 1.25  # measured: 1.05
+    assert np.mean(np.abs(means) > 2 * errors) < 0.1  # measured: 0.04
 
 
 def test_groups_stay_together(rows):

@@ -298,10 +298,24 @@ def test_rows_count_as_the_model_weights_their_classes(rng, model):
     X, y = X.iloc[rows], y[rows]
     found = view_ablation(model.fit(X, y), X, y, random_state=0)
     assert "good" in found.recommended
-    log_loss = found.loss_name == "log loss"
+    assert found.loss_name.split()[0] in ("balanced", "prior-weighted")
+    log_loss = found.loss_name.endswith(" log loss")
     assert found.baseline_loss == pytest.approx(
         np.log(2) if log_loss else 0.5, abs=0.02
     )
+
+
+@pytest.mark.one_seed
+def test_noise_in_a_balanced_model_is_not_recommended():
+    """Of 100 draws with three views and five folds, 3 recommend a view."""
+    X, y = make_data(np.random.default_rng(1), n=60, signal=0.0)
+    rows = np.r_[np.flatnonzero(y == "yes")[:10], np.flatnonzero(y == "no")]
+    X, y = X.iloc[rows], y[rows]
+    model = MultipleKernelSVC(TWO, norm=1, C=1.0, class_weight="balanced", tol=1e-2)
+    found = view_ablation(model.fit(X, y), X, y, cv=3, random_state=0)
+    assert found.recommended == []
+    assert "the held-out balanced error rate is" in found.recommendation
+    assert found.baseline_loss == pytest.approx(0.5, abs=0.02)  # measured: 0.498
 
 
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):

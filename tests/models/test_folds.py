@@ -77,8 +77,8 @@ def test_accuracy_is_that_of_refits(data, rng, name, weighted):
     margin = np.sum(weights[tied]) / np.sum(weights) + 1e-12
     assert found.cv_score_ == pytest.approx(score, abs=margin)
     if not np.any(tied):
-        squares = np.sum((weights * (right - score)) ** 2)
-        error = np.sqrt(N / (N - 1) * squares) / np.sum(weights)
+        share = weights / np.sum(weights)
+        error = np.sqrt(np.cov(right, aweights=weights) * share @ share)
         assert found.cv_standard_error_ == pytest.approx(error, abs=1e-12)
 
 

@@ -31,6 +31,7 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "score_name": result.score_name,
+        "lead_name": result.lead_name,
         "methods": result.table,
         "summary": result.summary,
         "view_shares": result.model.view_shares_,

@@ -24,6 +24,8 @@ from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
+#: The name of the model that predicts without any view.
+NO_VIEW = "no view"
 #: Parameters that the baselines share with the model, if it has them.
 SHARED = ("missing", "psd", "class_weight", "priors")
 #: Folds inside the training rows from which the stack learns.
@@ -57,12 +59,12 @@ def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
     elif model.views is not None:
         alone = [view[:3] for view in model.views]
     if len(alone) < 2:
-        return {"equal weights": equal, "no view": none}
+        return {"equal weights": equal, NO_VIEW: none}
     return {
         "best single view": BestView(alone, equal),
         "equal weights": equal,
         "stacking of views": StackedViews(alone, equal),
-        "no view": none,
+        NO_VIEW: none,
     }
 
 

@@ -184,6 +184,16 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray 
     return np.asarray(each * factors[codes])
 
 
+def by_class_of(model: Any, measure: str) -> str:
+    """The name of a measure in which rows count as in :func:`rows_by_class`."""
+    if model.get_params(deep=False).get("priors") is not None:
+        return f"prior-weighted {measure}"
+    if model.class_weight is None:
+        return measure
+    balanced = isinstance(model.class_weight, str)
+    return f"{'balanced' if balanced else 'class-weighted'} {measure}"
+
+
 def without_views(classify: bool) -> Any:
     """The model that predicts the class proportions, or the mean."""
     return DummyClassifier() if classify else DummyRegressor()

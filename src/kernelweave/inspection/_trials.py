@@ -19,6 +19,7 @@ from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
+    by_class_of,
     fitted_model,
     groups_for,
     has_products,
@@ -80,6 +81,8 @@ class Trials:
         All views.
     loss_name : str
         What the loss is.
+    is_rate : bool
+        Whether it is an error rate.
     design : RowDesign
         Which rows are held out together.
     each : ndarray of shape (n,)
@@ -136,6 +139,9 @@ class Trials:
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
+        self.is_rate = self.loss_name == "error rate"
+        if self.classes is not None:
+            self.loss_name = by_class_of(model, self.loss_name)
         self.unit = np.ones(1)
         if self.classes is None:
             self._set_unit()
@@ -250,7 +256,7 @@ class Trials:
         found = []
         for train, test in self.folds:
             # A class may lead in training only because the fold holds more of another.
-            rows = np.arange(len(self.y)) if self.loss_name == "error rate" else train
+            rows = np.arange(len(self.y)) if self.is_rate else train
             found.append(self._judge(test, self._without_views(rows, len(test)))[1])
         return np.array(found)
 
@@ -311,7 +317,7 @@ class Trials:
         return (y[:, None] == self.classes).astype(np.float64)
 
     def _predicted(self, model: Any, new: Any) -> np.ndarray:
-        if self.classes is not None and self.loss_name == "log loss":
+        if self.classes is not None and not self.is_rate:
             return probabilities(model, new, self.classes)
         return self._as_numbers(to_numpy(model.predict(new)))
 
@@ -334,9 +340,7 @@ class Trials:
         codes = np.argmax(truth, axis=1)
         # Not the weighted mean of the fold, which may lack the class that counts most.
         each, right = self.each[test], np.argmax(predicted, axis=1) == codes
-        losses = ~right
-        if self.loss_name != "error rate":
-            losses = log_losses(predicted, codes)
+        losses = ~right if self.is_rate else log_losses(predicted, codes)
         return float(np.mean(each * right)), float(np.mean(each * losses))
 
 

@@ -50,8 +50,9 @@ def view_ablation(
     ``loss_name`` states, if squares could overflow; of several outputs, each divided by
     its standard deviation), and otherwise the error rate; if ``scoring`` is given,
     minus that score decides instead. Without it, rows count by the ``class_weight`` of
-    the model, or so that classes have the shares given by its ``priors``: losses that
-    count all rows alike would call a balanced model worse than none.
+    the model, or so that classes have the shares given by its ``priors``, and
+    ``loss_name`` says so ("balanced error rate"): losses that count all rows alike
+    would call a balanced model worse than none.
 
     **Standard errors** are those of the mean over the folds. They have one degree of
     freedom fewer than there are folds: with five folds, intervals of two standard
@@ -66,9 +67,13 @@ def view_ablation(
     ``fit`` if it takes them. On noise in 20 groups of 5 rows that had one label and a
     correlation of 0.5 or 0.9, views were recommended in 16 and 29 of 40 cases without
     ``groups``, and in 2 and 4 with them; with only 8 groups, in 20 and 39, and in 7 and
-    7 (in 6 for 8 independent rows). Few groups are few rows: with 15 groups of 4, the
-    rise was within two standard errors in 70 % of 120 cases and within 2.8 in 78 %, and
-    useless views seemed useful in 9 and 3 %.
+    7 (in 6 for 8 independent rows). Few groups are few rows: with 5, 10, 15 and 30
+    groups of 4, the rise was within two standard errors in 72, 76, 75 and 80 % of 360
+    cases, and within 2.8 in 81, 83, 79 and 87 %; useless views seemed useful in up to 7
+    and 4 %. Standard errors over the groups, with the quantiles of as many degrees of
+    freedom, cover no more (81, 81, 78 and 84 %): on average the errors are at most
+    15 % too small, but one badly predicted group makes up half of their square or more,
+    and a sample without such a group does not know of it.
 
     **The order.** Starting from all views, one is dropped at a time: the costliest of
     those whose removal does not raise the loss or, if there are none, the view with the
@@ -86,6 +91,8 @@ def view_ablation(
     60 rows), and for error rates with few rows (3 views, 20 rows) in 19 of 20. If the
     order had been judged on the rows that chose it, losses in the former would have
     been below that of no view: 0.690 instead of 0.697 to 0.714, with log 2 = 0.693.
+    For a balanced ``MultipleKernelSVC`` (3 views, 40 rows, 10 of them rare) it was
+    empty in 97 of 100 cases.
 
     Parameters
     ----------
@@ -279,7 +286,7 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     It changes in steps of one row, so with few rows a gain of a quarter, or folds that
     agree, are common, especially for the best of all steps.
     """
-    if trials.loss_name != "error rate":
+    if not trials.is_rate:
         return 0.0
     rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each**2))
     error = np.sqrt(rate * (1.0 - rate) * unequal / len(trials.design.members))

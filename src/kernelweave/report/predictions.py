@@ -19,7 +19,7 @@ BASELINES = {
     "best single view": "only the view with the smallest leave-one-out error",
     "equal weights": "all kernels with the same weight",
     "stacking of views": "a regression on the outputs of one model per view",
-    "no view": "the class proportions, or the mean, of the training rows",
+    "no view": "the most frequent class, or the mean of the training rows",
 }
 #: For each class by name: which rows belong to it (m,), and its probability (m,).
 Classes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -47,6 +47,7 @@ def scores(result: Any) -> Section:
         "summary": result.summary,
         "picture": picture,
         "score_name": name,
+        "lead_name": result.lead_name if percent else name,
         "baselines": {k: v for k, v in BASELINES.items() if k in present},
         "remarks": result.remarks,
     }

@@ -828,8 +828,13 @@ def ratio_of_means(
 ) -> tuple[float, float]:
     """``R = sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
 
-    The sums of ``w_i (u_i - R v_i)`` are independent between the m groups in which
-    they can differ from 0, and are estimated with one degree of freedom fewer.
+    With ``d_g = sum_(i in g) w_i (u_i - R v_i) / sum_i w_i v_i``, which are independent
+    between groups, and the share ``s_g`` of a group in the weight of all,
+    ``m = 1 / sum_g s_g^2`` groups of equal weight would say as much, and the variance
+    is ``sum_g d_g^2 / s_g / (m - 1)``. For groups of equal weight that is the variance
+    of a mean; it is unbiased if heavy groups vary as much as light ones, and too large
+    if they vary less. The sum of ``d_g^2`` alone is too small if a few groups have most
+    of the weight, which draw R to themselves.
 
     Parameters
     ----------
@@ -840,15 +845,22 @@ def ratio_of_means(
     units : ndarray of int of shape (n,)
         The group of each row.
     """
+
+    def by_group(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.bincount(units, own) for own in values.T], axis=1)
+
     w = weights[:, None]
     u, v = (np.where(w > 0, each, 0.0) for each in (u, v))
     total = np.sum(w * v, axis=0)  # (q,)
     ratios = np.sum(w * u, axis=0) / total
-    influence = w * (u - ratios * v) / total  # (n, q)
-    counted = (w > 0) & ((u != 0) | (v != 0))
-    m = np.array([len(np.unique(units[own])) for own in counted.T])  # (q,)
-    unbiased = np.mean(np.sqrt(m / np.maximum(m - 1, 1)) * influence, axis=1)  # (n,)
-    error = np.sqrt(np.sum(np.bincount(units, unbiased) ** 2))
+    influence = by_group(w * (u - ratios * v) / total)  # (g, q)
+    # a group that holds nothing of a ratio cannot tell how much it varies
+    sums = by_group(w * ((u != 0) | (v != 0)))
+    shares = sums / np.sum(sums, axis=0)
+    number = 1.0 / np.sum(shares**2, axis=0)  # (q,)
+    # one group alone has no influence: R is its own ratio
+    scale = np.where((shares > 0) & (number > 1), shares * (number - 1), 1.0)
+    error = np.sqrt(np.sum(np.mean(influence / np.sqrt(scale), axis=1) ** 2))
     return float(np.mean(ratios)), float(error)
 
 
@@ -862,8 +874,7 @@ def accuracy(
 
     By default every row counts once, and is a group of its own. With ``classes`` (n,)
     it is the balanced accuracy, the mean of the shares in each class. If all rows (of a
-    class) are right, or all wrong, their part of the error is computed as if there were
-    two more groups, one of them right: nothing is certain.
+    class) are right, or all wrong, their part of the error is that of :func:`doubt`.
     """
     weights = np.ones(len(right)) if weights is None else weights
     units = np.arange(len(right)) if units is None else units
@@ -877,10 +888,18 @@ def accuracy(
     for own, gained in zip(members.T, gains.T, strict=True):
         found = int(np.sum(weights * gained > 0)), int(np.sum(weights * own > 0))
         if found[0] in (0, found[1]):
-            m = number_of_groups(units, weights * own)
-            likely = 1.0 / (m + 2)
-            unsure += likely * (1 - likely) / m / members.shape[1] ** 2
+            unsure += doubt(weights * own, units) / members.shape[1] ** 2
     return share, float(np.sqrt(error**2 + unsure))
+
+
+def doubt(weights: np.ndarray, units: np.ndarray) -> float:
+    """The variance of a share of rows (n,) that is 0 or 1: nothing is certain.
+
+    It is computed as if there were two more groups, one of them right.
+    """
+    m = number_of_groups(units, weights)
+    likely = 1.0 / (m + 2)
+    return likely * (1 - likely) / m
 
 
 def score_classes(
