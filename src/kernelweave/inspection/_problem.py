@@ -200,7 +200,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         why = "objective='loo' is not a convex problem; use objective='fisher'"
     elif model.method == "independent":
         why = "method='independent' weights each kernel separately; use method='joint'"
-    elif model._weight_set.is_point(2):
+    elif "norm" in model._weight_set.offers and np.isinf(model._weight_set.norm):
         why = (
             "the norm of the weights is inf, so all weights are equal by definition "
             "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"

@@ -107,6 +107,5 @@ def without_folds(model: Any) -> Any:
 
 
 def shares_of(model: Any) -> dict[str, float]:
-    """The share of each view, the largest first; empty if the model has none."""
-    shares = getattr(model, "view_shares_", None) or {}
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+    """The share of each view, the largest first."""
+    return dict(sorted(model.view_shares_.items(), key=lambda item: -item[1]))
