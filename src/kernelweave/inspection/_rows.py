@@ -135,6 +135,11 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     return names, np.array(places)
 
 
+def shares_of(model: Any) -> dict[str, float]:
+    """The share of each view, the largest first."""
+    return dict(sorted(model.view_shares_.items(), key=lambda item: -item[1]))
+
+
 def chosen_by(model: Any) -> dict[str, np.ndarray]:
     """Norm and regularisation of a fit, as far as the model has them."""
     found = {name: getattr(model, f"{name}_", None) for name in ("norm", "alpha", "C")}

@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from kernelweave.inspection._rows import chosen_in_words, observed_views, views_of
+from kernelweave.inspection._rows import (
+    chosen_in_words,
+    observed_views,
+    shares_of,
+    views_of,
+)
 from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Case, Section, or_why, shares_of
+from kernelweave.report.section import Case, Section, or_why
 from kernelweave.report.views import shares, weights_are_learned, without_each
 from kernelweave.views.columns import counted, is_precomputed, some
 

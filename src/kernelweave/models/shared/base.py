@@ -199,9 +199,7 @@ def fisher_criteria(
         bank = DenseBank(namespace(bank.like).stack(grams), bank.names)
     # "loo" settles the regularisation after the weights are learned
     alpha = "learn" if isinstance(model.alpha, str) else float(model.alpha)
-    criterion = model._pose(bank, targets, design).criterion
-    assert criterion is not None
-    return [criterion(alpha)]
+    return [model._pose(bank, targets, design).criterion(alpha)]  # type: ignore[misc]
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
