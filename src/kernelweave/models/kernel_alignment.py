@@ -179,6 +179,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     """
 
     _least_squares = False
+    _weight_set = Simplex()
     views: Any = None
     _: KW_ONLY
     method: Literal["joint", "independent"] = "joint"
@@ -322,11 +323,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
             )
         return target
 
-    _weight_set = Simplex()
-
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
     ) -> list[Criterion]:
+        """The joint problem of classes, or of outputs."""
         kind = "multiclass" if targets.ndim == 1 else "continuous"
         target = self._target(targets, kind, design.weights)
         return [Alignment(bank, target, row_weights=design.weights)]

@@ -192,7 +192,7 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
 def fisher_criteria(
     model: KernelModel, bank: Bank, targets: np.ndarray, design: RowDesign
 ) -> list[Criterion]:
-    """Fisher's problem, for ``_criteria``: ``D G_i D`` with ``D = diag(sqrt(w))``."""
+    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``, for ``_criteria``."""
     if design.weights is not None:
         kernels = (bank.kernel(i) for i in range(bank.n_kernels))
         grams = [design.scale(design.scale(kernel).T) for kernel in kernels]
