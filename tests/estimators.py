@@ -5,6 +5,7 @@ One list serves all test files::
     @every_estimator  # one setting per estimator
     @pytest.mark.parametrize("estimator", some(ONE_EACH, has("predict_proba")))
     @pytest.mark.parametrize("estimator", some(["KernelFDA", "KernelFDA-fixed"]))
+    @pytest.mark.parametrize("estimator", some(SETTINGS, of(KernelAlignment)))
     @pytest.mark.parametrize("kind", kinds(fits_with("groups")))  # classes
 """
 
@@ -32,6 +33,8 @@ from kernelweave import (
 )
 from kernelweave._array import to_numpy
 
+#: Parameters of a learner that has little to choose.
+PLAIN = {"norm": 1, "alpha": 0.1, "cv": None}
 NYSTROEM = {"features": "nystroem", "n_features": 8, "random_state": 0}
 
 #: Names, which start with that of the class, and estimators. Tests set the views.
@@ -70,10 +73,18 @@ SETTINGS: dict[str, BaseEstimator] = {
     "KernelAlignment-independent": KernelAlignment(
         output="features", method="independent"
     ),
+    "KernelAlignment-uncentred": KernelAlignment(centre=False),
+    "KernelAlignment-signed": KernelAlignment(signed=True),
+    "SubspaceKernel": SubspaceKernel(),
     "SubspaceKernel-l1": SubspaceKernel(norm=1, alpha=0.1),
     "SubspaceKernel-uncorrelated": SubspaceKernel(uncorrelated=True),
+    "SubspaceKernel-indicator": SubspaceKernel(
+        norm=2, alpha="learn", label_kernel="indicator"
+    ),
     "SubspaceKernelSVC-fixed": SubspaceKernelSVC(alpha=0.1, tol=0.1),
     "SubspaceKernelSVC-plain": SubspaceKernelSVC(uncorrelated=False, tol=1e-3),
+    "SubspaceKernelSVC-l2": SubspaceKernelSVC(norm=2),
+    "SubspaceKernelSVC-loo": SubspaceKernelSVC(alpha="loo"),
     "ProbabilisticKDA": ProbabilisticKDA(),
     "MixtureKDA": MixtureKDA(tol=1e-9),
     "MixtureKDA-posterior": MixtureKDA(projection="posterior"),
@@ -101,6 +112,14 @@ ONE_EACH = (
 )
 #: Parameters of classes whose defaults take long: 0.5 s for 40 rows, not 0.01.
 QUICK = {"TransductiveKernelSVC": {"signed": False}}
+#: Settings whose predictions are computed in a way of their own.
+OWN_WAYS = (
+    "MultipleKernelFDA-within",
+    "MultipleKernelFDA-block",
+    "MultipleKernelSVC-per_class",
+    "SubspaceKernelSVC-plain",
+    "MixtureKDA-posterior",
+)
 #: Settings with explicit features in place of kernels.
 EXPLICIT = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
@@ -199,6 +218,11 @@ def fits_with(*arguments: str) -> Condition:
     return lambda model: set(arguments) <= signature(model.fit).parameters.keys()
 
 
+def of(*kinds: type) -> Condition:
+    """Whether the estimator is of one of these classes."""
+    return lambda model: isinstance(model, kinds)
+
+
 def unless(*kinds: type) -> Condition:
     """Whether the estimator is of none of these classes."""
     return lambda model: not isinstance(model, kinds)
@@ -207,6 +231,16 @@ def unless(*kinds: type) -> Condition:
 def is_certified(model: BaseEstimator) -> bool:
     """Whether a fit has a certificate: not if the weights need no optimisation."""
     return takes("tol")(model) and getattr(model, "method", "") != "independent"
+
+
+def poses_problem(model: BaseEstimator) -> bool:
+    """Whether inspection can solve the convex problem of the weights again."""
+    return model._criteria is not None
+
+
+def is_fixed_sum(model: BaseEstimator) -> bool:
+    """Whether decisions are the same sum over kernels in every row."""
+    return has("predict")(model) and model._fixed_sum
 
 
 every_estimator = pytest.mark.parametrize("estimator", some())

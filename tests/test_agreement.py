@@ -25,7 +25,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
-from estimators import SETTINGS, kinds, takes
+from estimators import ONE_EACH, has, kinds, some, takes, unless
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -47,29 +47,15 @@ PAGE = Path(__file__).parents[1] / "docs" / "user_guide" / "agreement.md"
 
 LINEAR = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
 CURVED = [("left", ["rbf", "laplacian"], [0, 1, 2]), ("right", "linear", [3, 4, 5])]
+#: These would take longer, and compute nothing that no other does.
+OMITTED = unless(TransductiveKernelSVC, KernelAlignment, SubspaceKernelSVC)
 #: Solved to many digits, so that differences are those of the ways.
 KERNELS = {
-    name: clone(SETTINGS[name]).set_params(views=CURVED)
-    for name in (
-        "KernelFDA",
-        "MultipleKernelFDA-l1",
-        "MultipleKernelRidge-l2-learn",
-        "MultipleKernelSVC",
-        "SubspaceKernel-l1",
-        "ProbabilisticKDA",
-        "MixtureKDA",
-    )
+    case.id: case.values[0] for case in some(ONE_EACH, OMITTED, views=CURVED, tol=1e-9)
 }
-for _model in KERNELS.values():
-    if "tol" in _model.get_params():
-        _model.set_params(tol=1e-9)
 EXPLICIT = {
-    "MultipleKernelFDA": MultipleKernelFDA(
-        LINEAR, norm=1, alpha=0.1, tol=1e-9, features="exact", cv=None
-    ),
-    "MultipleKernelRidge": MultipleKernelRidge(
-        LINEAR, norm=2, alpha=0.1, tol=1e-9, features="exact", cv=None
-    ),
+    case.id: case.values[0](LINEAR, norm=2, alpha=0.1, tol=1e-9, features="exact")
+    for case in kinds(has("partial_fit"))
 }
 #: Those whose kernels can be made on the fly.
 ON_THE_FLY = {

@@ -13,6 +13,7 @@ from sklearn.base import clone, is_classifier
 from estimators import (
     EXPLICIT,
     ONE_EACH,
+    OWN_WAYS,
     ask,
     every_estimator,
     in_turn,
@@ -281,15 +282,11 @@ def documented(estimator):
     estimator=some(
         [
             *ONE_EACH,
+            *OWN_WAYS,
+            *EXPLICIT,
             "MultipleKernelFDA",
             "MultipleKernelFDA-loo",
-            "MultipleKernelFDA-within",
-            "MultipleKernelFDA-block",
-            *EXPLICIT,
-            "MultipleKernelSVC-per_class",
             "KernelAlignment-features",
-            "SubspaceKernelSVC-plain",
-            "MixtureKDA-posterior",
         ]
     ),
     other_backend=["torch", "array_api_strict"],

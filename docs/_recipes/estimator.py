@@ -42,13 +42,12 @@ class CappedKernelRidge(RegressorMixin, KernelModel):
     def fit(self, X, y):
         """Learn the weights and the coefficients."""
         check_parameters(self, alpha=positive(), cap=positive())
-        rows, outputs, _ = read_weighted_rows(self, X, y, None)  # outputs (n, 1)
+        rows, outputs, design = read_weighted_rows(self, X, y, None)  # outputs (n, 1)
         progress = Progress(self, X, y, None)
         bank, mean = rows.kernels(progress.kernel), np.mean(outputs, axis=0)
 
-        criterion = Fisher(bank, outputs - mean, self.alpha)
-        weight_set = CappedSimplex(self.cap)
-        solution = solve(criterion, weight_set, callback=progress.iteration)
+        (criterion,) = self._criteria(bank, outputs, design)
+        solution = solve(criterion, self._weight_set, callback=progress.iteration)
         coef = criterion.evaluate(solution.weights).coef  # (n, 1)
         problem = f"ridge regression, weights of at most {self.cap:g}"
 
@@ -57,6 +56,14 @@ class CappedKernelRidge(RegressorMixin, KernelModel):
         self._set_certificate(Certificate.of(solution, problem))
         progress.end()
         return self
+
+    @property
+    def _weight_set(self):
+        return CappedSimplex(self.cap)
+
+    def _criteria(self, bank, outputs, design):
+        """The convex problem, which inspection solves again on some of the rows."""
+        return [Fisher(bank, outputs - np.mean(outputs, axis=0), self.alpha)]
 
     def predict(self, X):
         """Predicted targets of new rows, (m,)."""

@@ -356,7 +356,8 @@ def test_a_row_without_a_prediction_is_not_right(rows):
         (KernelAlignment(VIEWS), [0, 1], "only transforms"),
         (DummyRegressor(), [0, 1], "this package, got DummyRegressor; for example"),
         (make_pipeline(classifier()), [0, 1], "got Pipeline; .* pass its last step"),
-        (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
+        (TransductiveKernelSVC(VIEWS), [1, -1], "without a label with -1"),
+        (TransductiveKernelSVC(VIEWS), ["a", "-1"], "without a label with -1"),
         (classifier(), ["a", None], r"no label in row 1"),
     ],
 )

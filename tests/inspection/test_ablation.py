@@ -23,7 +23,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, fits_with, has, kinds, some
+from estimators import ONE_EACH, PLAIN, fits_with, has, kinds, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -52,7 +52,6 @@ NAMES = ["good", "fair", "junk"]
 #: With three views, seven sets of them are fitted; with two, three.
 TWO = VIEWS[::2]
 #: Settings of which no part is chosen by a search.
-PLAIN = {"norm": 1, "alpha": 0.1, "cv": None}
 
 
 def make_data(rng, n=60, signal=1.5):

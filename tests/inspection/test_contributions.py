@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, SETTINGS, in_turn, lacks, some, unless
+from estimators import ONE_EACH, OWN_WAYS, SETTINGS, has, in_turn, lacks, some, unless
 from kernelweave import (
     KernelFDA,
     MixtureKDA,
@@ -38,16 +38,7 @@ VIEWS = [
 X, y = load_wine(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 NEW = X[::9]
-DECIDES = lambda model: hasattr(model, "predict")  # noqa: E731
-#: Every class, and settings whose predictions are computed in a way of their own.
-OWN_WAYS = (
-    "MultipleKernelFDA-within",
-    "MultipleKernelFDA-block",
-    "MultipleKernelSVC-per_class",
-    "SubspaceKernelSVC-plain",
-    "MixtureKDA-posterior",
-)
-ONE_OF_EACH = some((*ONE_EACH, *OWN_WAYS), DECIDES)
+ONE_OF_EACH = some((*ONE_EACH, *OWN_WAYS), has("predict"))
 classes = pytest.mark.parametrize("n_classes", [2, 3])
 
 
@@ -83,7 +74,7 @@ def with_gaps(rows, rng):
     return rows, lacks
 
 
-@in_turn(estimator=some(SETTINGS, DECIDES, tol=0.1), n_classes=[2, 3, 3])
+@in_turn(estimator=some(SETTINGS, has("predict"), tol=0.1), n_classes=[2, 3, 3])
 def test_columns(estimator, n_classes):
     rows = rows_of(n_classes)
     if "features" in estimator.get_params() and estimator.features == "exact":
@@ -146,7 +137,7 @@ def test_no_evidence_means_no_parts(rng):
 
 # A mixture weights its experts row by row, and a probabilistic model its rows.
 @pytest.mark.parametrize(
-    "estimator", some(ONE_EACH, DECIDES, unless(MixtureKDA, ProbabilisticKDA))
+    "estimator", some(ONE_EACH, has("predict"), unless(MixtureKDA, ProbabilisticKDA))
 )
 def test_parts_average_to_zero_over_training_rows(estimator):
     model = clone(estimator).set_params(views=VIEWS).fit(X[::6], y[::6])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
@@ -19,14 +19,12 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import resample
 
+from estimators import ONE_EACH, OWN_WAYS, is_fixed_sum, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
-    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
-    ProbabilisticKDA,
 )
 from kernelweave.inspection import (
     FeatureImportanceDisplay,
@@ -52,20 +50,16 @@ KERNELS = {
     "min-max": Pipe(MinMaxScaler(), "rbf"),
     "two steps": Pipe(RobustScaler(), Pipe(PCA(2), "rbf")),
 }
-MODELS = {
-    "discriminant": MultipleKernelFDA(norm=2, alpha=0.1, cv=None),
-    "per class": MultipleKernelSVC(norm=2, weights="per_class"),
-    "ridge": MultipleKernelRidge(norm=2, alpha=0.1, cv=None),
-    "nystroem": MultipleKernelFDA(
-        norm=2, alpha=0.1, features="nystroem", n_features=20, random_state=0, cv=None
-    ),
-}
-#: Slopes of kernels are those of any model; explicit features have their own.
-DIFFERENTIATED = {
-    "per class": ("linear", "auto", "whitened"),
-    "ridge": ("linear", "auto", "whitened"),
-    "nystroem": [name for name in KERNELS if name not in ("polynomial", "cosine")],
-}
+DISCRIMINANT = MultipleKernelFDA(norm=2, alpha=0.1, cv=None)
+NYSTROEM = clone(DISCRIMINANT).set_params(
+    features="nystroem", n_features=20, random_state=0
+)
+#: Slopes of kernels are those of any model; explicit features have their own, except
+#: for polynomial and cosine kernels, which have exact ones.
+CASES = [(DISCRIMINANT, kernel) for kernel in KERNELS]
+CASES += [(NYSTROEM, name) for name in KERNELS if name not in ("polynomial", "cosine")]
+for _i, _case in enumerate(some((*ONE_EACH, *OWN_WAYS), is_fixed_sum)):
+    CASES.append((_case.values[0], ("linear", "auto", "whitened")[_i % 3]))
 #: Central differences with steps of 1e-5 deviations err by 1e-10 in the numerator, and
 #: cosines of raw columns, all close to one, by a hundred times as much.
 RTOL = 1e-6
@@ -90,14 +84,10 @@ def column(rows, key):
     return np.array([row[key] for row in rows])
 
 
-# Polynomial and cosine kernels have exact features instead of Nystroem's.
-@pytest.mark.parametrize(
-    ("name", "kernel"),
-    [(name, kernel) for name in MODELS for kernel in DIFFERENTIATED.get(name, KERNELS)],
-)
-def test_differences(name, kernel):
-    model = MODELS[name].set_params(views=views(KERNELS[kernel]))
-    target = X[:, 12] if name == "ridge" else Y
+@pytest.mark.parametrize(("model", "kernel"), CASES)
+def test_differences(model, kernel):
+    model = clone(model).set_params(views=views(KERNELS[kernel]))
+    target = X[:, 12] if is_regressor(model) else Y
     model.fit(X[TRAIN], target[TRAIN])
     rows = feature_importance(model, "first", X=X[NEW])
     slopes = gradients(model, X[NEW], 0, range(4))
@@ -277,17 +267,11 @@ REFUSALS = {
         MultipleKernelFDA(features="random", n_features=20, norm=2, alpha=0.1, cv=None),
         "rbf",
     ),
-    "variances": (ProbabilisticKDA(), "rbf"),
-    "mixture": (MixtureKDA(), "rbf"),
-    "no decision": (KernelAlignment(), "rbf"),
 }
 WORDS = {
     "transformer": "QuantileTransformer is not linear.*permutation_importance",
     "kernel": "no gradient is known for the kernel 'own_kernel'",
     "random features": "no gradient is known for the random",
-    "variances": "ProbabilisticKDA is not a fixed sum",
-    "mixture": "MixtureKDA is not a fixed sum",
-    "no decision": "KernelAlignment learns kernel weights but does not predict",
 }
 
 
@@ -296,6 +280,14 @@ def test_refusals(case):
     model, kernel = REFUSALS[case]
     model = model.set_params(views=views(kernel)).fit(X[TRAIN], Y[TRAIN])
     with pytest.raises(TypeError, match=WORDS[case]):
+        feature_importance(model, "first", X=X[NEW])
+
+
+@pytest.mark.parametrize("model", some(ONE_EACH, lambda each: not is_fixed_sum(each)))
+def test_models_without_a_fixed_sum(model):
+    why = "is not a fixed sum" if hasattr(model, "predict") else "learns kernel weights"
+    model.set_params(views=views("rbf")).fit(X[TRAIN], Y[TRAIN])
+    with pytest.raises(TypeError, match=f"{type(model).__name__} {why}"):
         feature_importance(model, "first", X=X[NEW])
 
 
@@ -327,7 +319,7 @@ def test_more_refusals():
     model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
     with pytest.raises(TypeError, match="does not predict"):
         feature_importance(model, "first")
-    stream = MODELS["nystroem"].set_params(views=views("rbf")).fit(X, Y)
+    stream = clone(NYSTROEM).set_params(views=views("rbf")).fit(X, Y)
     with pytest.raises(ValueError, match="pass the rows over which to average"):
         feature_importance(stream, "first")
 

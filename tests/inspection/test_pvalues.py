@@ -7,10 +7,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from estimators import ONE_EACH, poses_problem, some
 from kernelweave import (
     KernelAlignment,
     MultipleKernelFDA,
-    MultipleKernelRidge,
     MultipleKernelSVC,
 )
 from kernelweave.inspection import view_pvalues
@@ -32,15 +32,7 @@ def make_data(rng, n=40, signal=2.0):
 
 @pytest.mark.measured
 @pytest.mark.parametrize(
-    "model",
-    [
-        MultipleKernelFDA(norm=1, cv=None),
-        MultipleKernelFDA(norm=2, alpha=0.3, cv=None),
-        MultipleKernelRidge(norm=1, cv=None),
-        MultipleKernelSVC(tol=1e-2),
-        KernelAlignment(),
-    ],
-    ids=lambda model: type(model).__name__,
+    "model", some((*ONE_EACH, "MultipleKernelFDA-l2-learn"), poses_problem)
 )
 def test_real_views(rng, model):
     X, y = make_data(rng)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from estimators import ONE_EACH, poses_problem, some
 from kernelweave import (
     Alignment,
     CappedSimplex,
     Fisher,
-    KernelAlignment,
     LpBall,
     Margin,
     MultipleKernelFDA,
@@ -154,13 +154,7 @@ def test_a_convex_program_gives_the_same_ends(rng):
 @pytest.mark.filterwarnings("ignore::kernelweave.exceptions.KernelWarning")
 @pytest.mark.parametrize(
     "model",
-    [
-        MultipleKernelFDA(norm=1, cv=None),
-        MultipleKernelFDA(norm=2, alpha=0.1, cv=None),
-        MultipleKernelSVC(C=0.1, margin="l2"),
-        KernelAlignment(),
-    ],
-    ids=["fda", "norm2", "svc", "alignment"],
+    some(ONE_EACH, poses_problem, norm=1) + some(["MultipleKernelFDA-closed"]),
 )
 def test_copies_can_be_exchanged(rng, model):
     y = np.arange(40) % 2

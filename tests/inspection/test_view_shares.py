@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, in_turn, some, unless
+from estimators import ONE_EACH, OWN_WAYS, in_turn, poses_problem, some
 from kernelweave import (
     KernelAlignment,
     MultipleKernelFDA,
@@ -32,17 +32,8 @@ VIEWS = [
 ]
 #: All kinds of convex problems; the tolerance makes their solutions comparable.
 LEARNERS = some(
-    [
-        "MultipleKernelFDA-l1",
-        "MultipleKernelFDA-l2-learn",
-        "MultipleKernelFDA-l4/3",
-        "MultipleKernelFDA-within",
-        "MultipleKernelFDA-block",
-        "MultipleKernelRidge-l1",
-        "MultipleKernelSVC",
-        "MultipleKernelSVC-per_class",
-        "KernelAlignment",
-    ],
+    (*ONE_EACH, *OWN_WAYS, "MultipleKernelFDA-l2-learn", "MultipleKernelFDA-l4/3"),
+    poses_problem,
     views="precomputed",
     cv=None,
     tol=1e-8,
@@ -293,7 +284,7 @@ def test_settings_without_a_convex_problem(rng, model, match):
 
 @pytest.mark.one_seed
 @pytest.mark.parametrize(
-    "model", some(ONE_EACH, unless(*(type(each.values[0]) for each in LEARNERS)))
+    "model", some(ONE_EACH, lambda model: not poses_problem(model))
 )
 def test_other_models_have_no_convex_problem(rng, model):
     X, y = make_data(rng, n_classes=2)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
-from estimators import every_estimator, output
+from estimators import PLAIN, every_estimator, output
 from kernelweave import KernelFDA, MultipleKernelFDA, load, save
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear, Pipe, Similarity, Standardizer
@@ -18,7 +18,6 @@ from kernelweave.kernels import RBF, Linear, Pipe, Similarity, Standardizer
 pd = pytest.importorskip("pandas")
 
 IDS = [f"S{i:02d}" for i in range(40)]
-FAST = {"norm": 1, "alpha": 0.1, "cv": None}
 
 
 def draw():
@@ -86,8 +85,8 @@ def test_cross_validation(table, make, same):
     """The width comes from the training rows of each fold, as for columns."""
     X, y = table
     models = [
-        MultipleKernelFDA(beside(make(X)), **FAST),
-        MultipleKernelFDA(beside(same, ["c", "d"]), **FAST),
+        MultipleKernelFDA(beside(make(X)), **PLAIN),
+        MultipleKernelFDA(beside(same, ["c", "d"]), **PLAIN),
     ]
     found, wanted = (
         cross_val_predict(model, X, y, cv=3, method="decision_function")
@@ -100,7 +99,7 @@ def test_grid_search_clone_and_pickle(table):
     X, y = table
     gaussian = Similarity.from_distances(distances(X), IDS)
     search = GridSearchCV(
-        MultipleKernelFDA(beside(gaussian), **FAST),
+        MultipleKernelFDA(beside(gaussian), **PLAIN),
         [
             {"right": [Similarity(products(X), IDS)]},
             {"right": [gaussian], "right__factor": [0.5, 2.0]},
@@ -127,7 +126,7 @@ def test_a_fitted_model_keeps_its_matrix(table):
 @pytest.mark.parametrize("features", ["nystroem", "exact"])
 def test_explicit_features(table, features):
     X, y = table
-    given = {"features": features, "n_features": 40, "random_state": 0, **FAST}
+    given = {"features": features, "n_features": 40, "random_state": 0, **PLAIN}
     found, wanted = (
         MultipleKernelFDA([("v", *view)], **given).fit(X, y).decision_function(X)
         for view in ((Similarity(products(X), IDS), "id"), ("linear", ["c", "d"]))
@@ -138,9 +137,9 @@ def test_explicit_features(table, features):
 def test_products_of_views_leave_ids_out(table):
     X, y = table
     views = [*beside(Similarity(products(X), IDS)), ("third", "rbf", ["c"])]
-    model = MultipleKernelFDA(views, interactions=True, **FAST).fit(X, y)
+    model = MultipleKernelFDA(views, interactions=True, **PLAIN).fit(X, y)
     assert "between views" in model.view_weights_
-    model = MultipleKernelFDA(views[:2], interactions=True, **FAST).fit(X, y)
+    model = MultipleKernelFDA(views[:2], interactions=True, **PLAIN).fit(X, y)
     assert model.view_weights_.keys() == {"left", "right"}
 
 

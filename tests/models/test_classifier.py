@@ -9,7 +9,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import recall_score
 
 from estimators import ONE_EACH, fits_with, in_turn, kinds, some
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelFDA
 
 NAMES = (
     "KernelFDA",
@@ -251,11 +251,7 @@ def test_one_against_fifty(estimator, make_problem):
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        KernelFDA(cv=None),
-        MultipleKernelFDA(norm=1, alpha=0.1, cv=None),
-        MultipleKernelFDA(norm=2, cv=None),
-    ],
+    some(["KernelFDA", "MultipleKernelFDA-l1", "MultipleKernelFDA-l2-learn"]),
 )
 def test_a_hundred_and_twenty_classes(estimator, rng):
     k = 120

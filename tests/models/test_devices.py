@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from estimators import ONE_EACH, SETTINGS, is_certified, output, some
+from estimators import ONE_EACH, SETTINGS, is_certified, output, some, takes
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave import _array as memory
 from kernelweave._array import is_array, is_numpy, to_numpy
@@ -20,17 +20,18 @@ VIEWS = [
     ("right", Pipe(Standardizer(), [RBF(), RBF(factor=3.0)]), [2, 3, 4]),
 ]
 N = 36
-ON_THE_FLY = (
-    "KernelFDA-fixed",
-    "MultipleKernelFDA",
-    "MultipleKernelFDA-l1-learn",
-    "MultipleKernelFDA-loo",
-    "MultipleKernelFDA-l1-within",
-    "MultipleKernelFDA-block",
-    "MultipleKernelRidge-l1",
-    "MultipleKernelSVC",
-    "MultipleKernelSVC-learn",
-    "KernelAlignment-features",
+ON_THE_FLY = some(
+    (
+        *ONE_EACH,
+        "MultipleKernelFDA",
+        "MultipleKernelFDA-l1-learn",
+        "MultipleKernelFDA-loo",
+        "MultipleKernelFDA-l1-within",
+        "MultipleKernelFDA-block",
+        "MultipleKernelSVC-learn",
+        "KernelAlignment-features",
+    ),
+    takes("features"),
 )
 #: Tolerances of methods that stop near the optimum.
 LOOSE = {"MultipleKernelFDA-block": 1e-5}
@@ -74,7 +75,7 @@ IN_TILES = ("MultipleKernelFDA-l1-learn", "MultipleKernelSVC")
 
 @pytest.mark.parametrize(
     "name, n",
-    [(name, N) for name in ON_THE_FLY]
+    [(case.id, N) for case in ON_THE_FLY]
     + [(name, TILE["host"] + 5) for name in IN_TILES],
 )
 def test_kernels_made_on_the_fly_give_the_same_model(name, n):

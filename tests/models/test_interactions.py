@@ -7,11 +7,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
+from estimators import PLAIN, kinds, takes
 from kernelweave import (
-    KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
 )
 from kernelweave._array import to_numpy
 from kernelweave.fits.ridge import RowDesign
@@ -29,11 +28,8 @@ from kernelweave.models.shared.learner import Choice, Fitted
 
 VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
-    KernelFDA(cv=None),
-    MultipleKernelFDA(cv=None),
-    MultipleKernelFDA(norm=1, alpha=0.1, features="nystroem", n_features=50, cv=None),
-    MultipleKernelRidge(norm=1, cv=None),
-    MultipleKernelSVC(C=10),
+    *[case.values[0]() for case in kinds(takes("interactions"), C=10)],
+    MultipleKernelFDA(**PLAIN, features="nystroem", n_features=50),
 ]
 
 

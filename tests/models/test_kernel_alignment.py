@@ -12,17 +12,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from estimators import in_turn
+from estimators import SETTINGS, in_turn, of, some
 from kernelweave import KernelAlignment, MultipleKernelFDA
 from kernelweave.kernels import center_and_scale
 
-MODELS = [
-    pytest.param(KernelAlignment(), id="joint"),
-    pytest.param(KernelAlignment(method="independent"), id="independent"),
-    pytest.param(KernelAlignment(centre=False), id="uncentred"),
-    pytest.param(KernelAlignment(output="features"), id="features"),
-    pytest.param(KernelAlignment(signed=True), id="signed"),
-]
+MODELS = some(SETTINGS, of(KernelAlignment))
 every_model = pytest.mark.parametrize("model", MODELS)
 
 

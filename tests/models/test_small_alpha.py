@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 
-from estimators import EXPLICIT, in_turn, some
+from estimators import EXPLICIT, ONE_EACH, in_turn, some, takes
 from kernelweave import (
     Fisher,
     Simplex,
@@ -22,23 +22,18 @@ from kernelweave.kernels import DenseBank, center_and_scale
 
 MODELS = some(
     [
-        "KernelFDA",
+        *ONE_EACH,
+        *EXPLICIT,
         "MultipleKernelFDA",
-        "MultipleKernelFDA-l1",
         "MultipleKernelFDA-l2-learn",
         "MultipleKernelFDA-l1-within",
         "MultipleKernelFDA-block",
         "MultipleKernelFDA-closed",
         "MultipleKernelFDA-cutting",
-        *EXPLICIT,
-        "MultipleKernelRidge-l1",
-        "SubspaceKernel-l1",
         "SubspaceKernel-uncorrelated",
-        "SubspaceKernelSVC-fixed",
         "SubspaceKernelSVC-plain",
-        "ProbabilisticKDA",
-        "MixtureKDA",
     ],
+    lambda model: takes("alpha")(model) or takes("noise")(model),
     cv=None,
 )
 #: Models on exact kernels; centring within classes would lose full rank.

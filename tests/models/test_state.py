@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 import kernelweave
 from estimators import (
+    EXPLICIT,
     NOT_CONVERGED,
     ONE_EACH,
     SETTINGS,
@@ -55,8 +56,6 @@ VIEWS = [("left", "rbf", [0, 1, 2]), ("right", ["linear", RBF(gamma=0.2)], [3, 4
 NAMES = (*ONE_EACH, "MixtureKDA-posterior")
 EVERY = some(NAMES, views=VIEWS)
 every_estimator = pytest.mark.parametrize("estimator", EVERY)
-
-EXPLICIT_FEATURES = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
 #: Random moments of each call at which something goes wrong: many with new seeds.
 FEW = 2
@@ -207,7 +206,7 @@ def test_kernels_are_let_go_of(estimator, missing):
     assert last() is None
 
 
-EXPLICIT = {
+HELD_AS = {
     "moments": {"features": "nystroem", "n_features": 5},
     "rows": {"features": "nystroem", "n_features": 20},
     "random": {"features": "random", "n_features": 6, "alpha": "cv"},
@@ -216,16 +215,16 @@ EXPLICIT = {
 
 
 @in_turn(
-    settings=[*EXPLICIT] * 2,
+    settings=[*HELD_AS] * 2,
     kind=["array", "sparse", "frame"],
-    estimator=[each for each in kinds(has("partial_fit")) for _ in EXPLICIT],
+    estimator=[each for each in kinds(has("partial_fit")) for _ in HELD_AS],
 )
 def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
     views = [("left", ["linear", Pipe(Standardizer(), "linear")], [0, 1, 2])]
     right = "linear" if settings == "exact" else "rbf"
     views += [("right", right, [3, 4, 5])]
-    model = estimator(views, **EXPLICIT[settings], cv=None)
+    model = estimator(views, **HELD_AS[settings], cv=None)
     X, codes = draw(30)
     X, new, y = make(X), make(draw(10, seed=1)[0]), targets_for(model, codes)
     model.fit(X, y)
@@ -474,7 +473,7 @@ def fault_everywhere(model, call, guard, rng, moments):
     return total, came
 
 
-@pytest.mark.parametrize("estimator", some((*NAMES, *EXPLICIT_FEATURES)))
+@pytest.mark.parametrize("estimator", some((*NAMES, *EXPLICIT)))
 def test_a_fault_leaves_no_trace(estimator, rng):
     model = clone(estimator).set_params(views=VIEWS)
     (X, y), other = two_problems(model)

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from estimators import in_turn
+from estimators import SETTINGS, in_turn, of, some
 from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.criteria import Fisher
@@ -19,14 +19,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
-MODELS = [
-    pytest.param(SubspaceKernel(norm=1, alpha=0.2), id="hsic"),
-    pytest.param(SubspaceKernel(norm=1, alpha=0.2, uncorrelated=True), id="uhsic"),
-    pytest.param(SubspaceKernel(), id="default"),
-    pytest.param(
-        SubspaceKernel(norm=2, alpha="learn", label_kernel="indicator"), id="indicator"
-    ),
-]
+MODELS = some(SETTINGS, of(SubspaceKernel))
 every_model = pytest.mark.parametrize("model", MODELS)
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.svm import SVC
 
-from estimators import in_turn
+from estimators import SETTINGS, in_turn, of, some
 from kernelweave import LpBall, Simplex, SubspaceKernel, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
@@ -16,12 +16,7 @@ from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_low_rank_svm
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
-MODELS = [
-    pytest.param(SubspaceKernelSVC(alpha=0.5), id="uncorrelated"),
-    pytest.param(SubspaceKernelSVC(alpha=0.5, uncorrelated=False), id="plain"),
-    pytest.param(SubspaceKernelSVC(norm=2), id="default-l2"),
-    pytest.param(SubspaceKernelSVC(alpha="loo"), id="loo"),
-]
+MODELS = some(SETTINGS, of(SubspaceKernelSVC))
 every_model = pytest.mark.parametrize("model", MODELS)
 
 

@@ -34,33 +34,22 @@ LINEAR = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
 MOMENTS = {"features": "nystroem"}  # exact for linear kernels
 
 NAMES = (
-    "KernelFDA",
+    *ONE_EACH,
     "KernelFDA-fixed",
     "MultipleKernelFDA",
-    "MultipleKernelFDA-l1",
     "MultipleKernelFDA-l2-learn",
     "MultipleKernelRidge-l1",
-    "MultipleKernelRidge-l2-learn",
 )
 #: Without folds: those of rows and of their copies differ.
 MODELS = [
-    *some(NAMES, views=VIEWS, cv=None),
+    *some(NAMES, fits_with("groups"), views=VIEWS, cv=None),
     *some(["MultipleKernelFDA-block"], views=VIEWS, alpha="loo"),
 ]
 #: Of the second moments of features; nothing is left out to choose alpha.
 SUMMED = {
-    "MultipleKernelFDA": MultipleKernelFDA(
-        LINEAR, norm=2, alpha=0.5, **MOMENTS, cv=None
-    ),
-    "MultipleKernelFDA-learn": MultipleKernelFDA(
-        LINEAR, norm=1, alpha="learn", **MOMENTS, cv=None
-    ),
-    "MultipleKernelRidge": MultipleKernelRidge(
-        LINEAR, norm=2, alpha=0.5, **MOMENTS, cv=None
-    ),
-    "MultipleKernelRidge-learn": MultipleKernelRidge(
-        LINEAR, norm=1, alpha="learn", **MOMENTS, cv=None
-    ),
+    f"{case.id}-{alpha}": case.values[0](LINEAR, norm=norm, alpha=alpha, **MOMENTS)
+    for case in kinds(has("partial_fit"))
+    for norm, alpha in ((2, 0.5), (1, "learn"))
 }
 
 

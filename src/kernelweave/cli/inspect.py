@@ -14,6 +14,7 @@ from kernelweave.cli.output import (
     print_weights,
     shown_warnings,
 )
+from kernelweave.inspection._rows import shares_of
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted, some
 
@@ -65,8 +66,10 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
         rows = f" It learned from {counted(notes['rows'], 'row')}"
     if rows and notes.get("files"):
         rows += f" of {some(notes['files'])}"
-    shares = sorted(model.view_shares_.items(), key=lambda item: -item[1])
-    used = [f"{view} ({100 * share:.0f} %)" for view, share in shares if share >= 0.005]
+    shares = shares_of(model)
+    used = [
+        f"{v} ({100 * share:.0f} %)" for v, share in shares.items() if share >= 0.005
+    ]
     ignored = len(shares) - len(used)
     weight = f"The weight is on {some(used, 6)}"
     verb = "counts" if ignored == 1 else "count"

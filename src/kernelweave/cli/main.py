@@ -79,11 +79,10 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command; print words, JSON or nothing, as the user wishes."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
-    json, quiet = (getattr(arguments, name, False) for name in ("json", "quiet"))
     pipe: Any = _Pipe(sys.stdout)
-    with redirect_stdout(io.StringIO() if json or quiet else pipe):
+    with redirect_stdout(io.StringIO() if arguments.json or arguments.quiet else pipe):
         found = function(arguments)
-    if json:
+    if arguments.json:
         print(as_json(found), file=pipe)
     return found if isinstance(found, int) else 0
 
@@ -139,6 +138,7 @@ def build_parser() -> argparse.ArgumentParser:
     for add in (_add_demo, _add_predict, _add_inspect):
         add(partial(commands.add_parser, parents=[common, words]))
     _add_reproduce(partial(commands.add_parser, parents=[common]))
+    parser.set_defaults(json=False, quiet=False)  # of commands without these options
     return parser
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import to_numpy
 from kernelweave._files import to_csv
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.evaluation.held_out import HeldOut
@@ -22,6 +21,7 @@ from kernelweave.inspection import (
     weights_table,
 )
 from kernelweave.inspection._figure import axes, can_draw, save_figure
+from kernelweave.inspection._rows import chosen_by, chosen_in_words
 from kernelweave.views.columns import counted, some
 
 #: A column of a table, with its name.
@@ -73,23 +73,8 @@ def print_certificate(model: Any) -> None:
     for remark in certificate.remarks:
         print(f"  note         {remark}")
     print(f"  problem      {certificate.problem}")
-    chosen = [
-        f"{name} {some(f'{number:.4g}' for number in np.ravel(numbers))}"
-        for name, numbers in _chosen(model).items()
-    ]
-    if chosen:
+    if chosen := chosen_in_words(model):
         print(f"  chosen       {', '.join(chosen)}")
-
-
-def _chosen(model: Any) -> dict[str, Any]:
-    """Norm and regularisation of a fit, as far as the model has them."""
-    found = {}
-    for name in ("norm", "alpha", "C"):
-        value = getattr(model, f"{name}_", None)
-        if value is not None:
-            numbers = np.ravel(to_numpy(value)).tolist()
-            found[name] = numbers[0] if len(numbers) == 1 else numbers
-    return found
 
 
 def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
@@ -116,9 +101,10 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
 
 def certificate_of(model: Any) -> dict[str, Any]:
     """Certificate and weights, for JSON."""
+    chosen = chosen_by(model)
     return {
         **dataclasses.asdict(model.certificate_),
-        **_chosen(model),
+        **{k: v.item() if v.size == 1 else v.tolist() for k, v in chosen.items()},
         "view_weights": model.view_weights_,
         "view_shares": model.view_shares_,
     }

@@ -50,7 +50,7 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
     tables = dict.fromkeys(("data", "model", "views"), _a("table", dict))
     content = {table: {} for table in tables} | _checked(f"{path}", content, tables)
     for key, value in _checked(f"{path}: [data]", content["data"], DATA).items():
-        if not getattr(options, key, None):
+        if not getattr(options, key):
             setattr(options, key, value)
     known = dict.fromkeys(parameters, _a("value", object)) | {"kernel": _kernel}
     model = _checked(f"{path}: [model]", content["model"], known)

@@ -26,11 +26,11 @@ from kernelweave.inspection._rows import (
     targets_of,
     views_of,
 )
-from kernelweave.models import TransductiveKernelSVC
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
+    has_marker,
 )
 from kernelweave.models.shared.learner import accuracy, doubt, ratio_of_means
 from kernelweave.views.columns import is_precomputed, listed, some
@@ -248,10 +248,10 @@ def _refuse(model: Any, y: Any) -> None:
             f"evaluate needs a model that predicts; {kind} only transforms. Use a "
             "classifier or regressor such as MultipleKernelFDA"
         )
-    if isinstance(model, TransductiveKernelSVC) and np.any(np.asarray(y, object) == -1):
+    if model.unlabelled is not None and has_marker(np.ravel(y), model.unlabelled).any():
         raise ValueError(
-            "y marks rows without a label with -1, and predictions for them cannot be "
-            "judged; pass only rows with a label"
+            f"y marks rows without a label with {model.unlabelled!r}, and predictions "
+            "for them cannot be judged; pass only rows with a label"
         )
 
 

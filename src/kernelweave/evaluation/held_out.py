@@ -14,7 +14,7 @@ from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import units_per_class
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
-from kernelweave.models.shared.learner import shuffled_folds
+from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.columns import some
 
 
@@ -97,18 +97,17 @@ def assign_folds(
     remarks : list of str
         Sentences about classes that are too small.
     """
-    rows, grouped = np.arange(len(y)), groups is not None
-    what = "group" if grouped else "row"
+    rows, what = np.arange(len(y)), "row" if groups is None else "group"
     remarks: list[str] = []
     design = RowDesign(len(y), groups=groups).restrict(rows)  # numbers the groups
-    size = len(design.members)
     if classify:
-        rows, size, remarks = _of_large_classes(y, design, most, what)
-    elif size < 2:
+        classes, y = np.unique(y, return_inverse=True)
+        rows, remarks = _of_large_classes(y, classes, design, most, what)
+    elif (size := len(design.members)) < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
-    splitter = shuffled_folds(min(most, size), classify, grouped, random_state)
-    fold, together = np.zeros(len(y), dtype=int), design.restrict(rows).groups
-    parts = splitter.split(rows, y[rows] if classify else None, together)
+    how = classify, random_state, True  # one class with few units limits the folds
+    parts = choose_splits(most, y[rows], design.restrict(rows), *how)
+    fold = np.zeros(len(y), dtype=int)
     # large groups may leave some empty
     filled = (test for _, test in parts if len(test))
     for i, test in enumerate(filled, start=1):
@@ -117,10 +116,9 @@ def assign_folds(
 
 
 def _of_large_classes(
-    y: np.ndarray, design: RowDesign, most: int, what: str
-) -> tuple[np.ndarray, int, list[str]]:
-    """Rows of classes with two or more units; units of the smallest; remarks."""
-    classes, codes = np.unique(y, return_inverse=True)
+    codes: np.ndarray, classes: np.ndarray, design: RowDesign, most: int, what: str
+) -> tuple[np.ndarray, list[str]]:
+    """Rows of classes with two or more units, and remarks on smaller ones."""
     counts = units_per_class(codes, design)
     several, remarks = counts > 1, []
     if not several.any():
@@ -141,7 +139,7 @@ def _of_large_classes(
             f"Classes with a single {what} cannot be predicted out of fold, so "
             f"their rows have no prediction: {single}."
         )
-    return np.flatnonzero(several[codes]), size, remarks
+    return np.flatnonzero(several[codes]), remarks
 
 
 def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:

@@ -6,26 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.criteria import Alignment, Margin
-from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave._array import from_numpy, namespace
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
 from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.maps.missing import spread_out
-from kernelweave.models import (
-    KernelAlignment,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-)
-from kernelweave.models.shared.base import class_task, shares_of_views
-from kernelweave.models.shared.learner import weight_set_of_norm
-from kernelweave.protocols import Bank, Criterion, WeightSet
+from kernelweave.models.shared.base import shares_of_views
+from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers import Solution, solve
 
 #: Relative gap to which a problem is solved again: it leaves the weights uncertain by
@@ -52,13 +44,11 @@ class WeightProblem:
     names : list of str
         All views, including those whose kernels are all constant.
     targets : ndarray of shape (n,) or (n, t)
-        Outputs, or codes of classes from 0.
+        Outputs (n, t), or codes (n,) of classes from 0.
     classes : ndarray of shape (k,) or None
         The labels that the codes stand for; None if the targets are outputs.
     design : RowDesign
         The weight of each row.
-    weight_set : WeightSet
-        The allowed weights.
     observed : ndarray of bool of shape (p, n)
         Which rows have which kernel; other entries of the kernel are zero.
     """
@@ -70,7 +60,6 @@ class WeightProblem:
     targets: np.ndarray
     classes: np.ndarray | None
     design: RowDesign
-    weight_set: WeightSet
     observed: np.ndarray
 
     @property
@@ -113,36 +102,21 @@ class WeightProblem:
         """The criteria whose mean weights the model reports, for kernels over ``rows``.
 
         There are several if each class has weights of its own. The kernels are those of
-        the rows themselves, centred with their weights; where a criterion needs it,
-        rows are multiplied by the roots of the weights here.
+        the rows themselves, centred with their weights but not multiplied by the roots.
         """
-        model, targets = self.model, self.targets[rows]
         design = self.design.restrict(rows)
-        if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, targets, design.weights)
-        if isinstance(model, KernelAlignment):
-            kind = "continuous" if self.classes is None else "multiclass"
-            target = model._target(targets, kind, design.weights)
-            return [Alignment(bank, target, row_weights=design.weights)]
-        # "loo" settles the regularisation after the weights are learned
-        alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
-        bank = _scaled(bank, design)
-        if self.classes is None:
-            outputs = targets.reshape(len(rows), -1).astype(np.float64)
-            return [model._pose(None, bank, outputs, design).criterion(alpha)]
-        task = class_task(None, None, bank, targets, design)
-        return [model._criterion(task, alpha)]
+        return list(self.model._criteria(bank, self.targets[rows], design))
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
     ) -> list[Solution]:
         """Solve every criterion for kernels over ``rows``."""
         criteria = self.criteria(bank, rows)
-        return [solve(one, self.weight_set, tol=tol) for one in criteria]
+        return [solve(one, self.model._weight_set, tol=tol) for one in criteria]
 
     def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``, without that of the identity."""
-        scale, found = self.weight_set.scale, []
+        scale, found = self.model._weight_set.scale, []
         for solution in self.solutions(bank, rows, tol):
             own = solution.weights[-bank.n_kernels :]
             found.append(scale(own) if np.any(own) else own)
@@ -190,9 +164,10 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
             f"{caller} needs the rows and targets that the {type(model).__name__} was "
             "fitted on: it was fitted on classes, and y holds numbers"
         )
-    classes, targets = None, y
-    if of_classes and not isinstance(model, MultipleKernelRidge):
+    if of_classes and not is_regressor(model):
         classes, targets = np.unique(y, return_inverse=True)
+    else:
+        classes, targets = None, y.reshape(len(y), -1).astype(np.float64)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
     if kernel_map.seen is not None and not kernel_map.repairs:
         seen = kernel_map.observed[:, kernel_map.active].T
@@ -204,65 +179,27 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         targets=targets,
         classes=classes,
         design=RowDesign(len(y), kernel_map.row_weights),
-        weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         observed=seen,
     )
     _check_value(problem, caller)
     return problem
 
 
-def norm_of(model: Any) -> float:
-    """The norm of the weights: the one that was chosen, or the parameter, or 1."""
-    if isinstance(model, KernelAlignment):
-        return 1.0
-    return float(model.norm_ or (1.0 if isinstance(model.norm, str) else model.norm))
-
-
-def _scaled(bank: Bank, design: RowDesign) -> Bank:
-    """The kernels ``D G_i D`` with ``D = diag(sqrt(w))``."""
-    if design.weights is None:
-        return bank
-    grams = [
-        design.scale(design.scale(bank.kernel(i)).T) for i in range(bank.n_kernels)
-    ]
-    return DenseBank(namespace(bank.like).stack(grams), bank.names)
-
-
-def _margins(
-    model: Any, bank: Bank, codes: np.ndarray, weights: np.ndarray | None
-) -> list[Criterion]:
-    """One criterion for all classes, or one per class."""
-    classes, codes = np.unique(codes, return_inverse=True)
-    signs, price = signs_of_codes(codes, len(classes)), model.C
-    if price in ("auto", "cv"):  # the same for all classes
-        price = float(np.max(to_numpy(model.C_)))
-    groups = np.hsplit(signs, signs.shape[1] if model.weights == "per_class" else 1)
-    return [
-        Margin(bank, from_numpy(group, bank.like), model.margin, price, weights)
-        for group in groups
-    ]
-
-
 def _refuse_other_models(model: Any, caller: str) -> None:
     """Refuse models whose weights are not the solution of a convex problem."""
     owner = type(model).__name__
-    learners = (
-        MultipleKernelFDA,
-        MultipleKernelRidge,
-        MultipleKernelSVC,
-        KernelAlignment,
-    )
-    if not isinstance(model, learners):
+    if model._criteria is None:
         raise TypeError(
             f"{caller} solves the convex problem of the weights again, and knows that "
-            f"of {', '.join(kind.__name__ for kind in learners)}; got {owner}"
+            "of MultipleKernelFDA, MultipleKernelRidge, MultipleKernelSVC and "
+            f"KernelAlignment, for example; got {owner}"
         )
     why = ""
     if model.objective == "loo":
         why = "objective='loo' is not a convex problem; use objective='fisher'"
-    elif isinstance(model, KernelAlignment) and model.method == "independent":
+    elif model.method == "independent":
         why = "method='independent' weights each kernel separately; use method='joint'"
-    elif np.isinf(norm_of(model)):
+    elif "norm" in model._weight_set.offers and np.isinf(model._weight_set.norm):
         why = (
             "the norm of the weights is inf, so all weights are equal by definition "
             "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"
@@ -279,7 +216,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             f"centre={model.centre!r} and scale={model.scale!r}, but kernels on part "
             "of the rows are centred and scaled again; leave both at their defaults"
         )
-    elif isinstance(model, KernelAlignment) and model.unlabelled is not None:
+    elif model.unlabelled is not None:
         why = "some of its rows may have no label; fit the labelled rows alone"
     elif model.kernel_map_.source is None:
         why = (

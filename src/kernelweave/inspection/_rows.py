@@ -18,7 +18,7 @@ from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import check_priors, of_own_type, read_groups
-from kernelweave.views.columns import is_dict, is_precomputed
+from kernelweave.views.columns import is_dict, is_precomputed, some
 from kernelweave.views.precomputed import stack_kernels
 
 
@@ -133,6 +133,23 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     names = list(dict.fromkeys(model.kernel_map_.view_names))
     places = [names.index(name) for name in model.kernel_map_.view_names]
     return names, np.array(places)
+
+
+def shares_of(model: Any) -> dict[str, float]:
+    """The share of each view, the largest first."""
+    return dict(sorted(model.view_shares_.items(), key=lambda item: -item[1]))
+
+
+def chosen_by(model: Any) -> dict[str, np.ndarray]:
+    """Norm and regularisation of a fit, as far as the model has them."""
+    found = {name: getattr(model, f"{name}_", None) for name in ("norm", "alpha", "C")}
+    return {k: np.ravel(to_numpy(v)) for k, v in found.items() if v is not None}
+
+
+def chosen_in_words(model: Any) -> list[str]:
+    """The same, as "norm 2" and "alpha 0.1"."""
+    chosen = chosen_by(model).items()
+    return [f"{name} {some(f'{v:.4g}' for v in numbers)}" for name, numbers in chosen]
 
 
 def targets_of(y: Any, owner: str) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
@@ -186,7 +187,7 @@ def readout_of(model: Any, X: Any = None) -> Readout:
         )
     offset = to_numpy(model.intercept_).astype(np.float64).reshape(-1)  # (q,)
     outputs: Any = np.arange(len(offset))
-    unit, classes = "prediction", getattr(model, "classes_", None)
+    unit, classes = "prediction", _classes_of(model)
     if classes is not None:
         outputs, unit = classes, "decision value in margins"
     if len(offset) == 1:
@@ -194,6 +195,10 @@ def readout_of(model: Any, X: Any = None) -> Readout:
     if classes is not None and outputs is None:
         unit = f"decision value for {classes[1]} in margins"
     return Readout(np.eye(len(offset)), offset, outputs, unit)
+
+
+def _classes_of(model: Any) -> np.ndarray | None:
+    return model.classes_ if is_classifier(model) else None
 
 
 def _of_gaussians(model: Any, X: Any) -> Readout:
@@ -365,8 +370,7 @@ class ContributionsDisplay(Drawn):
         if row is not None and not -len(labels) <= row < len(labels):
             rows = counted(len(labels), "row")
             raise ValueError(f"X has {rows}, numbered from 0; there is no row {row!r}")
-        classes = getattr(last_step(estimator), "classes_", None)
-        display = _of_one_output(cls, found, classes, output)
+        display = _of_one_output(cls, found, _classes_of(last_step(estimator)), output)
         if row is not None:
             display = _of_one_row(display, row, labels[row])
         return display.plot(ax=ax, max_views=max_views)

@@ -31,7 +31,6 @@ from kernelweave.inspection._rows import (
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
-from kernelweave.models import MixtureKDA, ProbabilisticKDA
 from kernelweave.views.columns import counted, is_precomputed
 from kernelweave.views.missing import take_rows
 
@@ -249,7 +248,7 @@ def _check_view(model: Any, view: str) -> int:
             "feature_importance needs kernels of columns, but this model was fitted on "
             "precomputed kernels; fit it to the columns instead"
         )
-    if isinstance(model, ProbabilisticKDA | MixtureKDA):
+    if not model._fixed_sum:
         raise no_gradient(
             f"the decision value of {type(model).__name__} is not a fixed sum over "
             "kernels, because each row has predictive variances or weights of its own"

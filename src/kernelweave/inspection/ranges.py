@@ -114,7 +114,7 @@ def weight_ranges(
     owners = np.array(problem.views)
     groups = {name: np.flatnonzero(owners == name) for name in problem.names}
     ranges = criterion_ranges(
-        criteria[0], problem.weight_set, groups=groups, within=within
+        criteria[0], fitted._weight_set, groups=groups, within=within
     )
     return [
         {

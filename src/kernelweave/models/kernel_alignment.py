@@ -41,6 +41,7 @@ from kernelweave.models.shared.inputs import (
     read_views,
     refuse_unscaled,
 )
+from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import Certificate, error_of_value, solve
 from kernelweave.views.columns import counted
 from kernelweave.weights import SignedSum, Simplex, WeightSet
@@ -178,6 +179,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     """
 
     _least_squares = False
+    _weight_set = Simplex()
     views: Any = None
     _: KW_ONLY
     method: Literal["joint", "independent"] = "joint"
@@ -321,6 +323,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
             )
         return target
 
+    def _criteria(
+        self, bank: Bank, targets: np.ndarray, design: RowDesign
+    ) -> list[Criterion]:
+        """The joint problem of classes, or of outputs."""
+        kind = "multiclass" if targets.ndim == 1 else "continuous"
+        target = self._target(targets, kind, design.weights)
+        return [Alignment(bank, target, row_weights=design.weights)]
+
     def _choose(
         self, criterion: Alignment, row_weights: np.ndarray | None, progress: Progress
     ) -> tuple[np.ndarray, int, Certificate | None]:
@@ -330,7 +340,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             if not np.any(positive > 0):
                 positive = np.ones_like(positive)
             return positive / np.sum(positive), 1, None
-        weight_set: WeightSet = Simplex()
+        weight_set: WeightSet = self._weight_set
         if self.signed:
             bound = float(self.weight_bound)
             weight_set = SignedSum(criterion.bank, bound, row_weights)

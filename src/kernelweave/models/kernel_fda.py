@@ -244,7 +244,7 @@ class KernelFDA(KernelDiscriminant):
         *rows: Any,
     ) -> Fitted:
         """Uniform weights, and alpha for a bank, class codes (n,) and a design."""
-        task = class_task(priors, measure, *rows)
+        task = class_task(*rows, priors=priors, measure=measure)
         p = task.bank.n_kernels
         weights = np.full(p, 1.0 / p)
         alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel

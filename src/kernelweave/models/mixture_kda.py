@@ -188,6 +188,7 @@ class MixtureKDA(KernelDiscriminant):
     [0, 0, 0, 0, 0]
     """
 
+    _fixed_sum = False  # rows may have weights of their own
     _localise = staticmethod(posterior_weights)
 
     #: Tables of densities with at least this many entries are solved on the device.

@@ -25,6 +25,7 @@ from kernelweave.models.shared.base import (
     check_learner_parameters,
     class_task,
     discriminate,
+    fisher_criteria,
     fit_method,
     learn_classes,
 )
@@ -264,6 +265,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     True
     """
 
+    _criteria = fisher_criteria
     views: Any = None
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
@@ -388,12 +390,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         *rows: Any,
     ) -> Fitted:
         """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
-        pose = partial(self._pose, priors, measure)
+        pose = partial(self._pose, priors=priors, measure=measure)
         return discriminate(*pose_and_choose(options, pose, *rows))
 
-    def _pose(self, *given: Any) -> ClassTask:
+    def _pose(self, *rows: Any, **how: Any) -> ClassTask:
         """The task of :func:`class_task`, with its convex problem."""
-        task = class_task(*given)
+        task = class_task(*rows, **how)
         learnable = self.scatter == "total" and self.scale is not None
         criterion = partial(self._criterion, task)
         return replace(task, criterion=criterion, learnable=learnable)

@@ -26,6 +26,7 @@ from kernelweave.models.shared.base import (
     Psd,
     available,
     check_learner_parameters,
+    fisher_criteria,
     fit_method,
     lazily,
     learn_rows,
@@ -202,6 +203,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     (242,)
     """
 
+    _criteria = fisher_criteria
     views: Any = None
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
@@ -308,7 +310,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self, measure: Measure | None, options: LearnerOptions, *rows: Any
     ) -> Fitted:
         """Weights, alpha and coefficients for a bank, outputs (n, t) and a design."""
-        pose = partial(self._pose, measure)
+        pose = partial(self._pose, measure=measure)
         task, choice = pose_and_choose(options, pose, *rows)
         fit = choice.fit_on(task.bank, task.target, task.design)
         errors = task.design.mean_squares(fit.loo_residual)
@@ -323,10 +325,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 
     def _pose(
         self,
-        measure: Measure | None,
         bank: Bank,
         outputs: np.ndarray,
         design: RowDesign,
+        measure: Measure | None = None,
     ) -> _OutputTask:
         """The task of outputs (n, n_outputs), in their units."""
         dtype, score = to_numpy(bank.like[:0, ...]).dtype, None

@@ -7,8 +7,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import is_array, to_numpy
-from kernelweave.fits.ridge import signs_of_codes
+from kernelweave._array import from_numpy, is_array, to_numpy
+from kernelweave.criteria.margin import Margin
+from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
     number,
@@ -24,6 +25,7 @@ from kernelweave.models.shared.margin import (
     learn_margin,
     settle_by_folds,
 )
+from kernelweave.protocols import Bank, Criterion
 
 
 @dataclass(repr=False, eq=False)
@@ -234,19 +236,33 @@ class MultipleKernelSVC(MarginClassifier):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
-        groups = [slice(0, None)]
-        if self.weights == "per_class":
-            groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report, row_weights = progress.iteration, design.weights
         options = MarginOptions.of(self)
         settled = settle_by_folds(options, bank, codes, signs, row_weights)
         fits = [
-            learn_margin(settled, bank, signs[:, own], row_weights, report)
-            for own in groups
+            learn_margin(settled, bank, own, row_weights, report)
+            for own in self._divided(signs)
         ]
         self._publish(rows, classes, fits, norm_=float(settled.norm))
         progress.end()
         return self
+
+    def _divided(self, signs: np.ndarray) -> list[np.ndarray]:
+        """Signs (n, c), in groups of problems that share their weights."""
+        return np.hsplit(signs, signs.shape[1] if self.weights == "per_class" else 1)
+
+    def _criteria(
+        self, bank: Bank, targets: np.ndarray, design: RowDesign
+    ) -> list[Criterion]:
+        """One problem for all classes, or one per class."""
+        classes, codes = np.unique(targets, return_inverse=True)
+        price: Any = self.C
+        if price in ("auto", "cv"):  # the same for all classes
+            price = float(np.max(to_numpy(self.C_)))
+        return [
+            Margin(bank, from_numpy(own, bank.like), self.margin, price, design.weights)
+            for own in self._divided(signs_of_codes(codes, len(classes)))
+        ]
 
     @property
     def _weights(self) -> np.ndarray:

@@ -139,6 +139,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     True
     """
 
+    _fixed_sum = False  # rows have variances of their own
     views: Any = None
     _: KW_ONLY
     noise: float | Literal["loo", "ml"] = "loo"

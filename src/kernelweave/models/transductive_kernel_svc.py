@@ -154,6 +154,7 @@ class TransductiveKernelSVC(MarginClassifier):
     """
 
     _least_squares = False
+    unlabelled = -1
     views: Any = None
     _: KW_ONLY
     margin: Literal["l1", "l2", "hard"] = "l1"
@@ -197,7 +198,7 @@ class TransductiveKernelSVC(MarginClassifier):
         """
         check_margin_parameters(self)
         read, owner = read_views(self, X), type(self).__name__
-        classes, codes = read_some_labels(X, y, owner)
+        classes, codes = read_some_labels(X, y, owner, self.unlabelled)
         weighting = sample_weight, self.class_weight, owner, codes >= 0
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
         used = slice(None) if keep is None else keep

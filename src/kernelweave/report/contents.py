@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from kernelweave._array import to_numpy
-from kernelweave.inspection._rows import observed_views, views_of
+from kernelweave.inspection._rows import (
+    chosen_in_words,
+    observed_views,
+    shares_of,
+    views_of,
+)
 from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Case, Section, or_why, shares_of
+from kernelweave.report.section import Case, Section, or_why
 from kernelweave.report.views import shares, weights_are_learned, without_each
 from kernelweave.views.columns import counted, is_precomputed, some
 
@@ -127,12 +131,6 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
     defaults = type(model)().get_params(deep=False)
     changed = {k: v for k, v in parameters.items() if repr(defaults[k]) != repr(v)}
     shape = " by ".join(str(size) for size in getattr(case.X, "shape", (len(y),)))
-    chosen = []
-    for name, words in (("norm_", "norm"), ("alpha_", "alpha"), ("C_", "C")):
-        value = getattr(model, name, None)
-        if value is not None:
-            numbers = np.ravel(to_numpy(value))
-            chosen.append(f"{words} {some([f'{v:.4g}' for v in numbers], 5)}")
     seeds = f"{seed!r} for folds, halves and shuffles"
     if parameters.get("random_state") is not None:
         seeds += f"; {parameters['random_state']!r} for the model"
@@ -144,7 +142,7 @@ def _card(case: Case, started: float) -> list[tuple[str, str]]:
             "settings",
             some((f"{k}={v!r}" for k, v in changed.items()), 10) or "defaults",
         ),
-        ("chosen by the fit", "; ".join(chosen) or "nothing"),
+        ("chosen by the fit", "; ".join(chosen_in_words(model)) or "nothing"),
         ("shape of the data", f"{shape}; target: {what}"),
         ("views", some(list(shares_of(model)), 20)),
         (

@@ -19,6 +19,7 @@ from kernelweave.inspection._rows import (
     observed_views,
     probabilities,
     row_labels,
+    shares_of,
 )
 from kernelweave.inspection.feature_importance import columns_of_view
 from kernelweave.report import charts
@@ -29,7 +30,6 @@ from kernelweave.report.section import (
     Case,
     Section,
     or_why,
-    shares_of,
 )
 from kernelweave.views.columns import counted
 

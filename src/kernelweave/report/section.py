@@ -104,9 +104,3 @@ def without_folds(model: Any) -> Any:
     """A copy that computes no score of its own: folds inside folds are slow."""
     copy = clone(model)
     return copy.set_params(cv=None) if "cv" in copy.get_params() else copy
-
-
-def shares_of(model: Any) -> dict[str, float]:
-    """The share of each view, the largest first; empty if the model has none."""
-    shares = getattr(model, "view_shares_", None) or {}
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))

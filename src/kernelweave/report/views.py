@@ -10,7 +10,7 @@ from sklearn.model_selection import PredefinedSplit
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
-from kernelweave.inspection._rows import observed_views, taken_by
+from kernelweave.inspection._rows import observed_views, shares_of, taken_by
 from kernelweave.inspection._trials import Trials
 from kernelweave.inspection.ablation import by_chance, mean_and_error
 from kernelweave.models.shared.base import caution_about_shares
@@ -21,7 +21,6 @@ from kernelweave.report.section import (
     Case,
     Section,
     or_why,
-    shares_of,
     without_folds,
 )
 

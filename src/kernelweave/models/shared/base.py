@@ -44,6 +44,7 @@ from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
+from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -85,13 +86,14 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
+    weight_set_of_norm,
     with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.primal import SummedRows
-from kernelweave.protocols import Bank, RowBank
+from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
 from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import (
     counted,
@@ -186,6 +188,19 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
         return fitted
 
     return cast("Callable[P, R]", all_or_nothing(checked_fit))
+
+
+def fisher_criteria(
+    model: KernelModel, bank: Bank, targets: np.ndarray, design: RowDesign
+) -> list[Criterion]:
+    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``, for ``_criteria``."""
+    if design.weights is not None:
+        kernels = (bank.kernel(i) for i in range(bank.n_kernels))
+        grams = [design.scale(design.scale(kernel).T) for kernel in kernels]
+        bank = DenseBank(namespace(bank.like).stack(grams), bank.names)
+    # "loo" settles the regularisation after the weights are learned
+    alpha = "learn" if isinstance(model.alpha, str) else float(model.alpha)
+    return [model._pose(bank, targets, design).criterion(alpha)]  # type: ignore[misc]
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -479,6 +494,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     psd: Psd
     alpha: Any = None
     C: Any = None
+    method: str | None = None
     objective: str | None = None
     scatter: str = "total"
     formulation: str = "exact"
@@ -488,6 +504,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     interactions: bool | str = False
     signed: bool = False
     class_weight: Any = None
+    unlabelled: Any = None
     centre: bool = True
     scale: str | None = "trace"
     missing: Missing = "error"
@@ -498,12 +515,20 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
     _least_squares: bool = True  # whether weights of rows multiply squared errors
+    _fixed_sum: bool = True  # whether decisions are the same sum over kernels anywhere
     kernel_map_: Any
     dual_coef_: Array
     intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
+    _pose: Callable[..., Task]
+    #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
+    #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
+    #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
+    #: outputs (m, t). None if the weights solve no such problem.
+    _criteria: Callable[[Bank, np.ndarray, RowDesign], list[Criterion]] | None = None
+    norm_: float | None
     _portions: Any = None  # the rows of ``partial_fit`` so far
     _has_groups: bool = False  # whether ``fit`` was given groups
 
@@ -820,6 +845,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Weights (p,) of the kernels; (p, k) if each class has its own."""
         return to_numpy(self.kernel_weights_)
 
+    @property
+    def _weight_set(self) -> WeightSet:
+        """The weights allowed by the norm that was given or chosen."""
+        assert self.norm_ is not None
+        return weight_set_of_norm(self.norm_, fixed=False)
+
     def _inner_products(self, X: Any, Z: Any) -> Array:
         """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""
         left = self._predict_target(X, "kernel")
@@ -931,11 +962,12 @@ class ClassTask(Task):
 
 
 def class_task(
-    priors: np.ndarray | None,
-    measure: Measure | None,
     bank: Bank,
     codes: np.ndarray,
     design: RowDesign,
+    *,
+    priors: np.ndarray | None = None,
+    measure: Measure | None = None,
 ) -> ClassTask:
     """The task of rows with class codes (n,), or of some of them."""
     classes, codes = np.unique(codes, return_inverse=True)

@@ -440,7 +440,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
 
 
 def read_some_labels(
-    X: Any, y: Any, owner: str, marker: Any = -1
+    X: Any, y: Any, owner: str, marker: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
 
@@ -448,7 +448,7 @@ def read_some_labels(
     NumPy turns every entry of ``["a", "b", -1]`` into a string.
     """
     y = _label_column(X, y, owner, mixed=True)
-    labelled = ~_has_marker(y, marker)
+    labelled = ~has_marker(y, marker)
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
@@ -466,7 +466,7 @@ def read_some_labels(
     return classes, codes
 
 
-def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
+def has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
     """Which labels (n,) are the marker, or its text among strings and objects."""
 
     def is_marker(label: Any) -> bool:

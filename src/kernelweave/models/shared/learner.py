@@ -755,22 +755,18 @@ def choose_splits(
             return []  # no class can be both learned and held out
         limit = np.min(counts[counts > 1]) if every_class else np.max(counts)
         n_folds = max(2, min(n_folds, int(limit)))
-    splitter = shuffled_folds(n_folds, classify, groups is not None, random_state)
-    with warnings.catch_warnings():  # classes with fewer rows than folds are expected
-        few = "The (least populated class in y|number of unique classes) "
-        warnings.filterwarnings("ignore", few)
-        return list(splitter.split(rows, targets if classify else None, groups))
-
-
-def shuffled_folds(n: int, classify: bool, grouped: bool, random_state: Any) -> Any:
-    """Folds that are stratified by class and keep groups together, if there are any."""
     kinds: dict[tuple[bool, bool], Any] = {
         (True, False): StratifiedKFold,
         (True, True): StratifiedGroupKFold,
         (False, False): KFold,
         (False, True): GroupKFold,
     }
-    return kinds[classify, grouped](n, shuffle=True, random_state=random_state)
+    kind = kinds[classify, groups is not None]
+    splitter = kind(n_folds, shuffle=True, random_state=random_state)
+    with warnings.catch_warnings():  # classes with fewer rows than folds are expected
+        few = "The (least populated class in y|number of unique classes) "
+        warnings.filterwarnings("ignore", few)
+        return list(splitter.split(rows, targets if classify else None, groups))
 
 
 def learn_folds(
