@@ -10,10 +10,7 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import (
-    binary_target,
-    class_target,
-)
+from kernelweave.fits.ridge import RowDesign, binary_target, class_target
 from kernelweave.models.shared.base import (
     ClassTask,
     FisherSolver,
@@ -42,6 +39,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
+from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
@@ -265,7 +263,6 @@ class MultipleKernelFDA(KernelDiscriminant):
     True
     """
 
-    _criteria = fisher_criteria
     views: Any = None
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
@@ -392,6 +389,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
         pose = partial(self._pose, priors=priors, measure=measure)
         return discriminate(*pose_and_choose(options, pose, *rows))
+
+    def _criteria(
+        self, bank: Bank, targets: np.ndarray, design: RowDesign
+    ) -> list[Criterion]:
+        """Fisher's problem of the classes."""
+        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
 
     def _pose(self, *rows: Any, **how: Any) -> ClassTask:
         """The task of :func:`class_task`, with its convex problem."""

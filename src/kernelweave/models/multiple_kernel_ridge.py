@@ -42,7 +42,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, Criterion
 from kernelweave.views.columns import is_precomputed
 
 
@@ -203,7 +203,6 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     (242,)
     """
 
-    _criteria = fisher_criteria
     views: Any = None
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
@@ -322,6 +321,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             intercept=from_numpy(task.outputs.mean, fit.coef),
             steepness=fit.steepness(task.target),
         )
+
+    def _criteria(
+        self, bank: Bank, targets: np.ndarray, design: RowDesign
+    ) -> list[Criterion]:
+        """Fisher's problem of the outputs."""
+        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
 
     def _pose(
         self,

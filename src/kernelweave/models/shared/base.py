@@ -191,16 +191,22 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def fisher_criteria(
-    model: KernelModel, bank: Bank, targets: np.ndarray, design: RowDesign
+    pose: Callable[..., Task],
+    alpha: Any,
+    bank: Bank,
+    targets: np.ndarray,
+    design: RowDesign,
 ) -> list[Criterion]:
-    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``, for ``_criteria``."""
+    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``."""
     if design.weights is not None:
         kernels = (bank.kernel(i) for i in range(bank.n_kernels))
         grams = [design.scale(design.scale(kernel).T) for kernel in kernels]
         bank = DenseBank(namespace(bank.like).stack(grams), bank.names)
     # "loo" settles the regularisation after the weights are learned
-    alpha = "learn" if isinstance(model.alpha, str) else float(model.alpha)
-    return [model._pose(bank, targets, design).criterion(alpha)]  # type: ignore[misc]
+    alpha = "learn" if isinstance(alpha, str) else float(alpha)
+    criterion = pose(bank, targets, design).criterion
+    assert criterion is not None  # tasks of learners have one
+    return [criterion(alpha)]
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -522,7 +528,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
-    _pose: Callable[..., Task]
     #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
     #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
     #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
