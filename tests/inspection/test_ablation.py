@@ -41,7 +41,7 @@ from kernelweave.inspection import (
 )
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
-from kernelweave.inspection.ablation import _is_hopeless
+from kernelweave.inspection.ablation import _gain
 
 VIEWS = [
     ("good", "linear", ["a", "b"]),
@@ -109,6 +109,7 @@ def test_pure_noise_is_not_recommended(rng):
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0, cv=None).fit(X, y)
     result = view_ablation(model, X, y, cv=3, random_state=0)
     assert result.recommended == []
+    assert "With 3 folds, a gain below 0." in result.recommendation
     assert "nothing is worth measuring" in result.recommendation
     assert result.baseline_loss == pytest.approx(np.log(2), abs=0.01)
     # Choosing the best set flatters nobody: accuracies stay near one half.
@@ -392,7 +393,8 @@ def test_a_large_gain_is_clear_even_with_three_folds():
     baseline = np.array([4.0, 5.7, 7.4])
     for gain, hopeless in ((0.2, True), (0.4, False)):
         best = baseline * (1.0 - gain) + [0.9 * gain, 0.0, -0.9 * gain]
-        assert _is_hopeless(best[None, :], baseline) == hopeless
+        gain, needed = _gain(best[None, :], baseline)
+        assert (gain < needed) == hopeless
 
 
 def groups_of_noise(rng, n_groups=12, size=4):

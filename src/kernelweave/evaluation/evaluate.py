@@ -375,6 +375,8 @@ class _Judge:
         if name == NO_VIEW and self.classify:
             rows = replace(rows, predicted=np.full_like(self.y, self.usual))
         gains = self.gains(rows)
+        if name == NO_VIEW and not self.classify:
+            gains = np.zeros_like(gains)  # its errors are the sizes, up to rounding
         parts = {"score": (gains, self.sizes)}
         if rows.probability is not None and rows.classes is not None:
             losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))

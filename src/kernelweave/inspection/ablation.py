@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.models.shared.learner import mean_over_folds
-from kernelweave.views.columns import listed
+from kernelweave.views.columns import counted, listed
 
 #: To be worthwhile, views must lower the loss without any view by this fraction.
 WORTHWHILE_LOSS = 0.01
@@ -165,8 +165,9 @@ def view_ablation(
     order, decisive = _order(trials, prices)
     baseline = trials.baseline()
     chosen, sentence = _recommend(order, decisive, trials, cost)
-    if _is_hopeless(decisive, baseline, _chance(trials, baseline)):
-        chosen, sentence = [], _hopeless(order, trials, baseline)
+    gain, needed = _gain(decisive, baseline, _chance(trials, baseline))
+    if gain < needed:
+        chosen, sentence = [], _hopeless(order, trials, baseline, needed)
     return Bunch(
         views=[_contribution(trials, view, prices[view]) for view in trials.names],
         order=order,
@@ -293,12 +294,12 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     return float(norm.ppf(1.0 - TEST_LEVEL / len(trials.names)) * error)
 
 
-def _is_hopeless(
+def _gain(
     decisive: np.ndarray, baseline: np.ndarray, chance: float = 0.0
-) -> bool:
-    """Whether no step (v, f) is clearly better than predicting without any view (f,).
+) -> tuple[float, float]:
+    """How much better the best step (v, f) is than no view (f,), and what is clear.
 
-    Clearly means in a one-sided t test over the folds, and by at least 1 %: where a
+    Clear is a gain in a one-sided t test over the folds, of at least 1 %: where a
     model finds no evidence and predicts the class proportions itself, differences are
     as small as rounding. A gain of a quarter is clear even if the test, which is weak
     with three folds, does not show it: chance does not gain as much, except with error
@@ -309,17 +310,19 @@ def _is_hopeless(
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     explained = by_chance(len(best)) * mean_over_folds(best)[1]
     least, enough = WORTHWHILE_LOSS * np.mean(baseline), PLAIN * np.mean(baseline)
-    needed = max(min(max(explained, least), enough), chance)
-    return bool(np.mean(best) > -needed)
+    return -float(np.mean(best)), max(min(max(explained, least), enough), chance)
 
 
-def _hopeless(order: list[dict[str, Any]], trials: Trials, baseline: np.ndarray) -> str:
+def _hopeless(
+    order: list[dict[str, Any]], trials: Trials, baseline: np.ndarray, needed: float
+) -> str:
     best = min(order, key=lambda step: float(step["loss"]))
     return (
         f"No set of views is clearly better than none: the held-out {trials.loss_name} "
         f"is {best['loss']:.3g} +- {best['loss_se']:.2g} at best, and "
-        f"{np.mean(baseline):.3g} for predictions from the training targets alone. On "
-        "these rows, nothing is worth measuring."
+        f"{np.mean(baseline):.3g} for predictions from the training targets alone. "
+        f"With {counted(len(baseline), 'fold')}, a gain below {needed:.2g} may be "
+        "chance. On these rows, nothing is worth measuring."
     )
 
 
