@@ -236,8 +236,9 @@ def _check_matches(ids: dict[str, list[Any]]) -> None:
             another = next(key for key in ids if key != name)
             raise ValueError(
                 f"The table {name!r} shares no id with any other table: it has "
-                f"{shown(own)}, while {another!r} has {shown(ids[another])}. Give "
-                "the column with the same ids for each table: on={table: column, ...}."
+                f"{shown(own)}, while {another!r} has {shown(ids[another])}. "
+                "Choose the column of the ids that the tables share; in Python, its "
+                "name may differ between tables: on={table: column, ...}."
             )
 
 
