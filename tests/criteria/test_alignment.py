@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernelweave import Simplex, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import Alignment
+from kernelweave.criteria.alignment import Target
 from kernelweave.kernels import DenseBank, center_and_scale, spectral_bank
 from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Uniform
 
@@ -229,6 +230,12 @@ def test_twins_are_named(rng):
     solution = solve(Alignment(DenseBank(stack), y), Simplex())
     assert solution.converged
     assert any("the same up to scale" in remark for remark in solution.remarks)
+
+
+def test_a_target_that_centring_takes_away_has_no_norm(rng):
+    counts = rng.uniform(1.0, 2.0, 9)
+    for values, is_factor in ((np.full((9, 2), 0.1), True), (np.full((9, 9), 0.1), 0)):
+        assert Target(values, bool(is_factor), True, counts).norm == 0.0
 
 
 def test_nothing_to_align_is_said():
