@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
@@ -332,6 +333,20 @@ def test_the_overlap_kernel_counts_agreements():
     assert_allclose(kernel.gram(block), agree)
 
 
+def test_auto_has_kernels_on_numbers_categories_and_both():
+    names = KernelFDA(alpha=0.1, cv=None).fit(table("float", "text"), Y).kernel_names_
+    for part in ("numbers", "one-hot", "all columns"):
+        assert any(name.startswith(f"all: {part}") for name in names), part
+
+
+def test_each_kernel_of_a_table_gets_what_it_reads():
+    X = table("float")
+    kernels = [Pipe(PCA(1), "linear"), "laplacian"]
+    model = KernelFDA([("v", kernels, slice(None))], alpha=0.1, cv=None)
+    plain = clone(model).fit(X.to_numpy(), Y).decision_function(X.to_numpy())
+    assert_allclose(model.fit(X, Y).decision_function(X), plain, atol=1e-12)
+
+
 @pytest.mark.parametrize("estimator", some((*ONE_EACH, *EXPLICIT)))
 def test_mixed_tables_in_every_estimator(estimator):
     views = VIEWS if hasattr(estimator, "partial_fit") else [*VIEWS, STRINGS]
@@ -425,6 +440,9 @@ def test_labels_reach_the_transformer(rng):
     views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
     other = TransductiveKernelSVC(views, signed=False).fit(X.to_numpy(), partly)
     assert other.score(X.to_numpy(), Y) > 0.8  # measured: 0.95
+    (kernel,) = other.kernel_map_.source.kernels[0]
+    labelled = SelectKBest(k=1).fit(X[:30], Y[:30])
+    assert_allclose(kernel.steps[0].scores_, labelled.scores_)
     noise = rng.normal(size=(N, 300))
     fair = cross_val_score(clone(model).set_params(cv=None), noise, Y, cv=5)
     assert np.mean(fair) < 0.75  # measured: 0.53
