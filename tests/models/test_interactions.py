@@ -138,6 +138,7 @@ def test_folds_repeat_the_choice_of_products(rng, interacting):
     """
     X = rng.normal(size=(60, 6))
     f = X[:, 0] * X[:, 3] if interacting else X[:, 0] + X[:, 3]
+    f = f + 0.3 * rng.normal(size=60)
     model = MultipleKernelRidge(VIEWS, norm=1, cv=3)
     auto = clone(model).set_params(interactions="auto").fit(X, f)
     same = clone(model).set_params(interactions=interacting).fit(X, f)
@@ -165,6 +166,8 @@ def test_a_fold_may_choose_otherwise():
     assert left.choice.weights.tolist() == [0.5, 0.5, 0.0]
     own = both(bank.subset(np.array([0, 1])), np.array([0.0]), RowDesign(4))
     assert own.choice.weights.tolist() == [0.5, 0.5]
+    only = both(bank.subset(np.array([2])), np.array([0.0]), RowDesign(4))
+    assert only.choice.weights.tolist() == [1.0]
 
 
 def test_auto_finds_nothing_in_noise():

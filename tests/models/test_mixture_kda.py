@@ -338,6 +338,8 @@ def test_stacking_has_the_smallest_error(make_problem):
         for weights in ("stacking", "per_class", "shared", "uniform")
     }
     assert errors["stacking"] == min(errors.values())
+    model = MixtureKDA(problem.views, weights="stacking").fit(problem.X, problem.y)
+    assert "squared error of the mixed mean" in model.certificate_.problem
 
 
 def test_class_with_one_row(make_problem):
@@ -381,6 +383,18 @@ def test_posterior_weights_tell_regions_apart():
     )
     with pytest.raises(ValueError, match="projection must be"):
         model.sample_weights(table, projection="both")
+
+
+def test_a_training_row_has_no_part_in_its_own_posterior_weights(make_problem):
+    """Rows that resemble none but themselves keep the prior weights."""
+    problem = make_problem(3)
+    model = MixtureKDA(
+        [("all", [RBF(gamma=1e4), RBF(gamma=1e5)], slice(None))], projection="posterior"
+    ).fit(problem.X, problem.y)
+    rows = model._rows(problem.X, "sample_weights")
+    share = model._projector.shares(rows, local=True, own=True)
+    prior = model._projector.shares(rows, local=False)
+    assert_allclose(share, prior, atol=1e-12)
 
 
 def test_posterior_weights_far_from_all_rows_are_prior(make_problem):

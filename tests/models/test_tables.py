@@ -512,6 +512,19 @@ def test_auto_judges_columns_by_all_first_portions(library, sizes):
         assert_array_equal(found, expected)
 
 
+@pytest.mark.one_seed
+def test_categories_that_the_sample_lacks_are_known(rng):
+    """Columns are judged by all rows; only some of them fix the features."""
+    n = 2500
+    X = pd.DataFrame({"x": rng.normal(size=n), "word": rng.choice(["a", "b"], n)})
+    X.loc[rng.choice(n, 3, replace=False), "word"] = "rare"
+    y = rng.integers(2, size=n)
+    model = MultipleKernelFDA(features="nystroem", n_features=4, norm=1, alpha=0.1)
+    model = quiet(lambda: model.set_params(cv=None).fit(X, y))
+    (record,) = (row for row in model.column_summary_ if row["column"] == "word")
+    assert record["remark"] == "3 values"
+
+
 KERNELS = {
     "auto": "auto",
     "linear": "linear",
