@@ -386,15 +386,15 @@ def test_posterior_weights_tell_regions_apart():
 
 
 def test_a_training_row_has_no_part_in_its_own_posterior_weights(make_problem):
-    """Rows that resemble none but themselves keep the prior weights."""
+    """One that resembles no other keeps the prior weights."""
     problem = make_problem(3)
-    model = MixtureKDA(
-        [("all", [RBF(gamma=1e4), RBF(gamma=1e5)], slice(None))], projection="posterior"
-    ).fit(problem.X, problem.y)
-    rows = model._rows(problem.X, "sample_weights")
-    share = model._projector.shares(rows, local=True, own=True)
-    prior = model._projector.shares(rows, local=False)
-    assert_allclose(share, prior, atol=1e-12)
+    X = problem.X.copy()
+    X[7] += 1e3
+    views = [("all", [RBF(gamma=0.1), RBF(gamma=0.5)], slice(None))]
+    model = MixtureKDA(views, projection="posterior").fit(X, problem.y)
+    share = model._projector.shares(model._rows(X, ""), local=True, own=True)
+    assert_allclose(share[7].mean(axis=-1), model.kernel_weights_)
+    assert not np.allclose(model.sample_weights(X)[7], model.kernel_weights_)
 
 
 def test_posterior_weights_far_from_all_rows_are_prior(make_problem):

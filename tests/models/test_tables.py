@@ -31,7 +31,9 @@ from kernelweave import (
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
+from kernelweave.models.streaming.intake import SAMPLE_ROWS
 from kernelweave.views.raw_columns import Columns, read_column
+from kernelweave.views.streams import sampled
 
 #: What is done with a column depends on its kind, not on the numbers in it.
 pytestmark = pytest.mark.one_seed
@@ -517,10 +519,11 @@ def test_categories_that_the_sample_lacks_are_known(rng):
     """Columns are judged by all rows; only some of them fix the features."""
     n = 2500
     X = pd.DataFrame({"x": rng.normal(size=n), "word": rng.choice(["a", "b"], n)})
-    X.loc[rng.choice(n, 3, replace=False), "word"] = "rare"
-    y = rng.integers(2, size=n)
     model = MultipleKernelFDA(features="nystroem", n_features=4, norm=1, alpha=0.1)
-    model = quiet(lambda: model.set_params(cv=None).fit(X, y))
+    model.set_params(cv=None, random_state=0)
+    drawn = sampled(n, SAMPLE_ROWS, 0)
+    X.loc[np.setdiff1d(np.arange(n), drawn)[:3], "word"] = "rare"
+    model.fit(X, rng.integers(2, size=n))
     (record,) = (row for row in model.column_summary_ if row["column"] == "word")
     assert record["remark"] == "3 values"
 
