@@ -369,6 +369,13 @@ def test_learning_in_float32(rng):
     assert found.weights.dtype == np.float64
 
 
+def test_a_search_that_float32_ends_says_so():
+    bank, target = problem(np.random.default_rng(0))
+    found = learn(DenseBank(bank.stack.astype(np.float32)), target)
+    assert found.status.endswith("; rounding in float32 ends the search here")
+    assert "float32" not in learn(bank, target).status
+
+
 def test_one_kernel(rng):
     bank, target = problem(rng, p=1)
     result = learn(bank, target)
