@@ -152,6 +152,7 @@ def test_kernels_that_are_not_finite_are_no_matter_of_alpha():
         solve(Fisher(DenseBank(stack), target, 0.1), Simplex())
 
 
+@pytest.mark.measured
 def test_single_precision_says_what_it_cannot_tell(rng):
     X = rng.normal(size=(60, 2)).astype(np.float32)
     model = MultipleKernelRidge([("v", RBF(gamma=0.05), slice(None))], norm=1, cv=None)
