@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import linalg
+from scipy.spatial.distance import cdist
 
 from estimators import in_turn
 from kernelweave import _array
@@ -143,6 +144,28 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend):
     A[n - 1, n - 1] = -1.0
     with pytest.raises(FactorizationError):
         _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True, block=3)
+
+
+def test_lapack_factors_only_the_blocks_of_large_matrices(rng, monkeypatch):
+    """With 15,000 rows or more, OpenBLAS's own factorisation may end the program."""
+    sizes, get = [], linalg.get_lapack_funcs
+
+    def noted(names, arrays):
+        sizes.append(len(arrays[0]))
+        return get(names, arrays)
+
+    monkeypatch.setattr(_array.linalg, "get_lapack_funcs", noted)
+    _array.cholesky(positive_definite(rng, 20), block=3)
+    assert max(sizes) == 3
+
+
+def test_blocks_lose_no_digits_of_float32(rng, xp_backend):
+    """Multiplied by inverses of its corners, this matrix is no longer positive."""
+    x = np.sort(rng.normal(size=(300, 2)), axis=0)
+    gram = np.exp(-cdist(x, x, "sqeuclidean") / 2.0) + 1e-5 * np.eye(300)
+    factor = _array.cholesky(xp_backend.asarray(gram, "float32"), block=64)
+    L = np.tril(to_numpy(factor).astype(np.float64))
+    assert_allclose(L @ L.T, gram, atol=4e-6)
 
 
 @pytest.mark.parametrize("n", SIZES)

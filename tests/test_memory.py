@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -44,7 +48,28 @@ def test_limit_of_this_process_counts():
         found = _array._from_rlimit()
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    assert found is None or 0 < found < limit
+    if Path("/proc/self/statm").exists():
+        assert 0 < found < limit
+    else:
+        assert found is None
+
+
+def test_memory_of_a_gpu_is_its_own(monkeypatch):
+    """Free, or reserved by the library without being in use."""
+    torch = pytest.importorskip("torch")
+    known = {"mem_get_info": (70, 100), "memory_reserved": 20, "memory_allocated": 5}
+    for name, value in known.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: (70, 100))),
+        get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 7),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    there = SimpleNamespace(is_cuda=True, device="cuda:0")
+    for library, expected in (("torch", 85), ("cupy", 77)):
+        with monkeypatch.context() as patch:
+            patch.setattr(_array.compat, f"is_{library}_array", lambda x: x is there)
+            assert _array.available_bytes(there) == expected
 
 
 def test_refusal_names_the_numbers(monkeypatch):

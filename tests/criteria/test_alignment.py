@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 from kernelweave import Simplex, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import Alignment
+from kernelweave.criteria.alignment import Target
 from kernelweave.kernels import DenseBank, center_and_scale, spectral_bank
+from kernelweave.solvers.alignment import aligned_cuts
 from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Uniform
 
 both = pytest.mark.parametrize("centred", [True, False])
@@ -158,6 +162,7 @@ def test_signed_weights_are_those_of_the_semidefinite_program(rng, centred):
     ours = solve(criterion, SignedSum(bank), tol=1e-7)
     cone = solve(criterion, SignedSum(bank), "sdp", tol=1e-3)
     assert ours.converged
+    assert ours.n_iter <= 20  # without bounds of their own, cuts never end
     assert ours.value <= solve(criterion, Simplex()).value + 1e-7
     assert cone.value == pytest.approx(ours.value, rel=1e-4)
     assert cone.value >= ours.lower_bound - 1e-9
@@ -191,6 +196,11 @@ def test_a_target_kernel_is_the_product_of_its_factor(rng):
         )
         np.testing.assert_allclose(one.cosines, two.cosines, atol=1e-12)
         np.testing.assert_allclose(one.correlations, two.correlations, atol=1e-12)
+
+
+def test_linear_sets_take_one_problem(rng):
+    criterion, _ = random_problem(rng, True)
+    assert len(list(islice(aligned_cuts(criterion, CappedSimplex(0.5)), 2))) == 1
 
 
 def test_the_target_itself_is_found(rng):
@@ -229,6 +239,12 @@ def test_twins_are_named(rng):
     solution = solve(Alignment(DenseBank(stack), y), Simplex())
     assert solution.converged
     assert any("the same up to scale" in remark for remark in solution.remarks)
+
+
+def test_a_target_that_centring_takes_away_has_no_norm(rng):
+    counts = rng.uniform(1.0, 2.0, 9)
+    for values, is_factor in ((np.full((9, 2), 0.1), True), (np.full((9, 9), 0.1), 0)):
+        assert Target(values, bool(is_factor), True, counts).norm == 0.0
 
 
 def test_nothing_to_align_is_said():

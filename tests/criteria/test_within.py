@@ -122,6 +122,9 @@ def test_bounds_hold_for_any_dual_point(sizes, noise, rng):
         assert np.isclose(terms.linear - terms.scores @ w, state.value, rtol=1e-9)
     shared = criterion.certificate_terms(w, coef, coef)
     assert shared.upper == terms.upper
+    own = criterion.certificate_terms(w, dual, dual)
+    assert terms.linear == own.linear
+    assert np.array_equal(terms.scores, own.scores)
 
 
 def gaussians(name, step):

@@ -71,6 +71,7 @@ def test_no_evidence_means_class_shares(rng, counts):
     found = ClassGaussians.fit(z, h, codes)
     shares = np.array(counts) / len(codes)
     assert found.slope == 0
+    assert np.all(found.means == found.means[0])  # one point for all classes
     assert f"{shares.max():.1%}" in found.remark
     new = rng.normal(size=(7, z.shape[1])) * 1e6
     assert_allclose(found.log_joint(new), np.tile(np.log(shares), (7, 1)))

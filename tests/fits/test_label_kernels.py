@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import linalg
 
-from kernelweave.fits.subspace import column_signs, label_factor, target_factor
+from kernelweave.fits.subspace import (
+    _root,
+    column_signs,
+    label_factor,
+    target_factor,
+)
 
 
 @pytest.fixture
@@ -71,6 +77,13 @@ def test_as_few_columns_as_the_rank(labels, rng):
     factor = label_factor(labels, 4, S)
     assert factor.shape == (30, 2)
     np.testing.assert_allclose(factor @ factor.T, centred(Y @ S @ Y.T), atol=1e-12)
+
+
+def test_the_root_of_full_rank_is_symmetric(rng):
+    """It has no signs to choose, and is continuous in the label kernel."""
+    root = rng.normal(size=(4, 6))
+    S = root @ root.T
+    np.testing.assert_allclose(_root(S), linalg.sqrtm(S), atol=1e-10)
 
 
 def test_signs_do_not_hang_on_rounding():

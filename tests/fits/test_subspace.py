@@ -102,6 +102,13 @@ def test_known_weights_are_those_of_the_fisher_criterion(xi, value, weights):
     np.testing.assert_allclose(solution.weights, weights, atol=2e-5)
 
 
+@BOTH
+def test_features_keep_their_digits_next_to_a_large_alpha(rng, uncorrelated):
+    G, _, L = random_problem(rng)
+    found = RegularizedKernel(G, 1e9).subspace(L, uncorrelated=uncorrelated)
+    np.testing.assert_allclose(found.features, G @ found.coef, rtol=1e-9, atol=1e-15)
+
+
 def test_uncentred_label_kernel_adds_one(rng):
     """Eq. 27 with ``Y (Y'Y)^-1 Y'`` as printed: the weights are not affected."""
     G, y, L = random_problem(rng)

@@ -102,6 +102,12 @@ def test_a_looser_tolerance_is_met_and_central(rng):
     assert np.allclose(eigenvalues, found.mu, rtol=0.05)
 
 
+def test_where_rounding_ends_the_search_the_best_point_is_kept(rng):
+    a = random_psd(rng, 8, 8)
+    found = maximize_correlation(a, tol=1e-300)
+    assert found.upper - found.value <= 1e-12 * found.upper
+
+
 def central_point(a, mu, t):
     """X of ``min sum t - mu log det(diag(t) - A)`` by pure Newton steps from t."""
     for _ in range(30):

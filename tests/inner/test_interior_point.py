@@ -41,6 +41,16 @@ def test_bordered_system_satisfies_its_equations(rng, smallest):
     np.testing.assert_allclose(left, 0, atol=1e-10)
 
 
+def test_equal_kernels_share_a_step():
+    """The system is singular: a ridge makes it solvable."""
+    system = BorderedSystem(
+        np.ones((2, 2)), np.full(2, 0.5), np.zeros(2), np.ones((1, 2))
+    )
+    dv, _ = system.solve(np.ones(2), np.array([0.2]))
+    assert np.sum(dv) == pytest.approx(0.2, rel=1e-9)
+    np.testing.assert_allclose(dv, [0.1, 0.1], rtol=0.01)  # measured: 0.001
+
+
 def test_singular_systems_are_refused():
     with pytest.raises(FactorizationError, match="singular"):
         BorderedSystem(np.zeros((2, 2)), np.full(2, 0.5), np.zeros(2), np.ones((1, 2)))

@@ -102,6 +102,14 @@ def test_indefinite_kernels_are_refused(lowest, rng, xp_backend):
     assert "trace 30" in message and "psd='clip'" in message
 
 
+def test_a_largest_eigenvalue_of_rounding_is_stated_as_zero(rng):
+    direction = rng.normal(size=N)
+    direction -= direction.mean()
+    given = np.outer(direction, direction) * (-N / (direction @ direction))
+    with pytest.raises(ValueError, match=r"\(the largest is 0\)"):
+        ensure_psd(given, "kernel 3", "error")
+
+
 @pytest.mark.parametrize("lowest", [-2e-6, -1e-3, -0.3])
 def test_clipping(lowest, rng, xp_backend):
     G = with_lowest(rng, lowest)

@@ -50,6 +50,7 @@ def test_subset(banks, rng):
     w = np.array([0.3, 0.4])
     assert_allclose(to_numpy(some.combine(w)), same.combine(w), atol=1e-12)
     assert_allclose(same.stack[1], dense.stack[2])
+    assert bank.restrict(np.arange(8)) is bank  # no copy
 
 
 def test_triangular_features_take_a_short_cut(rng):

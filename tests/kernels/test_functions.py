@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.sparse import csr_array, issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
+from sklearn.linear_model import Lasso
 from sklearn.metrics import pairwise
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     PolynomialFeatures,
@@ -26,18 +30,25 @@ from sklearn.preprocessing import (
 from estimators import in_turn
 from kernelweave._array import CHUNK_ENTRIES, to_numpy
 from kernelweave.kernels import base as base_module
-from kernelweave.kernels.base import Kernel, base_matrix, median_distance
+from kernelweave.kernels.base import (
+    Kernel,
+    PairwiseRows,
+    base_matrix,
+    median_distance,
+)
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
     Chi2,
     Cosine,
+    Frame,
     Framed,
     Laplacian,
     Linear,
     Pipe,
     Polynomial,
     Standardizer,
+    needs_targets,
 )
 from kernelweave.kernels.spec import (
     AUTO_WIDTHS,
@@ -155,6 +166,9 @@ def test_duplicates_are_at_distance_zero(rng, xp_backend):
     assert (D == 0).sum() == 40
     cross = base_matrix("sqeuclidean", xp_backend.asarray(X[:3]), xp_backend.asarray(X))
     np.testing.assert_array_equal(to_numpy(cross)[np.arange(3), np.arange(3)], 0.0)
+    tiles = PairwiseRows("sqeuclidean", xp_backend.asarray(X))
+    tile = to_numpy(tiles.tile(slice(0, 10), slice(10, 20)))
+    np.testing.assert_array_equal(tile == 0.0, np.eye(10)[::-1] == 1.0)
 
 
 def test_squared_distances_survive_a_large_offset(rng):
@@ -441,6 +455,8 @@ def test_chi2_names_the_negative_entry(library):
         next(gram_stack([Chi2()], bad, view_name="rna"))
     with pytest.raises(ValueError, match=message):
         next(gram_stack([Chi2()], bad, good, view_name="rna"))
+    with pytest.raises(ValueError, match=r"row 3, feature 2 holds -0\.5"):
+        PairwiseRows("chi2", bad)  # a tile would not know the number of the row
     with pytest.raises(ValueError, match=r"^Negative values in data"):
         next(gram_stack([Chi2()], good, bad))
 
@@ -630,6 +646,41 @@ def test_standardizer(rng, xp_backend, dtype):
     np.testing.assert_allclose(to_numpy(found)[:, :3], expected[:, :3], atol=atol)
     np.testing.assert_allclose(to_numpy(found)[:, 3:], 0.0, atol=1e-6)
     assert to_numpy(Standardizer().fit(data).scale_)[3:].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("step", [Standardizer(), Frame(affine=True)], ids=repr)
+def test_sparse_rows_are_not_filled(step, rng):
+    X = csr_array(1e200 * rng.normal(size=(9, 4)) * (rng.random((9, 4)) < 0.4))
+    found = step.fit(X).transform(X)
+    assert issparse(found) and found.nnz == X.nnz
+
+
+def test_absolute_differences_of_sparse_rows_need_no_dense_ones():
+    places = np.array([[0, 1], [7, 800_000]], dtype=np.int32)
+    wide = csr_array(([1.0, 2.0], tuple(places)), shape=(2, 1_000_000))
+    tracemalloc.start()
+    found = base_matrix("l1", wide)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, [[0.0, 3.0], [3.0, 0.0]])
+    assert peak < 2**20  # dense rows take 16 MB
+
+
+@pytest.mark.parametrize(
+    ("transformer", "needs"),
+    [
+        (SelectKBest(), True),
+        (SelectFromModel(Lasso()), True),
+        (VarianceThreshold(), False),
+        (StandardScaler(), False),
+        (make_pipeline(SelectKBest(), StandardScaler()), True),
+        (make_column_transformer(("passthrough", [0]), (SelectKBest(), [1, 2])), True),
+        (make_column_transformer(("passthrough", [0]), (PCA(), [1, 2])), False),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_which_transformers_need_targets(transformer, needs):
+    assert needs_targets(transformer) is needs
 
 
 def test_pipe_accepts_a_transformer_that_widens():

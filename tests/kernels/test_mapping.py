@@ -88,6 +88,14 @@ def test_columns_and_stack_agree(rows, rng):
     )
 
 
+def test_a_slight_asymmetry_is_averaged_out(rows):
+    X, _ = rows
+    stack = np.moveaxis(raw(X, X), 0, -1).copy()
+    stack[3, 5, 0] += 1e-9
+    bank = KernelMap(PrecomputedSource(stack, ["a", "b", "c"])).fit()
+    assert_allclose(bank.stack[0], bank.stack[0].T, atol=1e-14)
+
+
 @pytest.mark.parametrize("constant", [0, 1, 2])
 def test_constant_kernels_leave_the_bank(constant, rows):
     X, _ = rows
@@ -102,6 +110,7 @@ def test_constant_kernels_leave_the_bank(constant, rows):
     rest = [i for i in range(3) if i != constant]
     assert kernel_map.active == rest and bank.n_kernels == 2
     assert bank.names == ["abc"[i] for i in rest]
+    assert_allclose(bank.stack, center_and_scale(raw(X, X)[rest]), atol=1e-10)
     spread = kernel_map.spread(np.array([0.25, 0.75]))
     assert spread[constant] == 0.0 and spread[rest].tolist() == [0.25, 0.75]
 

@@ -190,16 +190,16 @@ def test_the_tree_is_fixed():
     tree = FixedTree()
     with pytest.raises(ValueError, match="no rows"):
         tree.total()
-    for i in range(20):
+    for i in range(28):
         tree.push(Part(str(i)))
-    first, second = (
+    first, second, third = (
         f"{'(' * 7}{start}" + "".join(f"+{i})" for i in range(start + 1, start + 8))
-        for start in (0, 8)
+        for start in (0, 8, 16)
     )
-    rest = "(((16+17)+18)+19)"
-    assert tree.total().text == f"(({first}+{second})+{rest})"
-    assert tree.total(Part("x")).text == f"(({first}+{second})+({rest}+x))"
-    assert tree.count == 20
+    rest = "(((24+25)+26)+27)"
+    assert tree.total().text == f"(({first}+{second})+({third}+{rest}))"
+    assert tree.total(Part("x")).text == f"(({first}+{second})+({third}+({rest}+x)))"
+    assert tree.count == 28
 
 
 def test_probe_is_a_sample_of_all_rows_in_any_order(rng):

@@ -109,6 +109,12 @@ def test_all_products_are_those_of_the_matrices(rng, xp_backend):
         close(block, wanted)
 
 
+def test_other_libraries_bring_their_own_threads(rng, other_backend, monkeypatch):
+    monkeypatch.setattr(lazy, "in_threads", None)
+    dense, bank = two_banks(other_backend.asarray(draw(rng)))
+    close(bank.combine(np.ones(11)), dense.combine(np.ones(11)))
+
+
 def test_some_sparse_rows(rng):
     """Also for kernels that share neither products nor distances."""
     X, rows = csr_array(rng.random((N, 3))), np.arange(0, N, 2)

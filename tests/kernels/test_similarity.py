@@ -286,6 +286,13 @@ def test_one_similarity_per_view_on_one_column(table):
             KernelFDA(beside(spec, columns), cv=None).fit(X, y)
 
 
+def test_labels_state_the_width_if_there_is_one():
+    D = np.ones((3, 3)) - np.eye(3)
+    assert Similarity(np.eye(3), list("abc")).label == "Similarity(3 samples)"
+    wide = Similarity.from_distances(D, list("abc"), gamma=0.5)
+    assert wide.label == "Similarity(3 samples, gamma=0.5)"
+
+
 def test_centring_states_its_repair():
     """Four points pairwise at 2 and all at 1 from a fifth cannot be: 4/3 > 1."""
     D = np.full((5, 5), 2.0) - 2.0 * np.eye(5)

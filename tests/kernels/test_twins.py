@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial
@@ -47,6 +47,10 @@ def warnings_of(*views):
         (Pipe(StandardScaler(), "rbf"), Pipe(StandardScaler(), ["linear", RBF()])),
         (Pipe(PCA(2), Pipe(StandardScaler(), "auto")),) * 2,
         (Pipe(FunctionTransformer(kw_args={"a": 1}), "rbf"),) * 2,
+        tuple(
+            Pipe(OneHotEncoder(categories=[[1, 2], np.array([3, 4])]), "rbf")
+            for _ in range(2)
+        ),
     ],
 )
 def test_twins(one, other):
@@ -64,6 +68,10 @@ def test_twins(one, other):
         (gram, other_gram),
         (Pipe(PCA(2), "rbf"), Pipe(PCA(3), "rbf")),
         (Pipe(PCA(2), "rbf"), "rbf"),
+        tuple(
+            Pipe(OneHotEncoder(categories=[[1, 2], np.array([3, last])]), "rbf")
+            for last in (4, 5)
+        ),
         (Pipe(PCA(2), "rbf"), Pipe(StandardScaler(), "rbf")),
     ],
 )

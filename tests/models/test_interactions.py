@@ -84,6 +84,9 @@ def test_kernel_on_every_array_library(xp_backend):
 def test_centring_over_some_of_many_rows_is_close_to_that_over_all(rng):
     X = rng.normal(size=(5 * REFERENCE_ROWS, 4))
     kernel = ViewProducts([[0, 1], [2, 3]], RBF(gamma=0.3)).resolve(X)
+    linear = ViewProducts([[0, 1], [2, 3]], Linear()).resolve(X)
+    for factor in linear._factors:  # means of products are those at one mean row
+        np.testing.assert_allclose(factor.gram(X[:5], X).mean(axis=1), 0.0, atol=1e-12)
     X = X[:300]
     own = [centred(rbf_kernel(X[:, g], gamma=0.3)) for g in ([0, 1], [2, 3])]
     error = np.linalg.norm(kernel.gram(X) - own[0] * own[1])
@@ -131,6 +134,7 @@ def test_folds_repeat_the_choice_of_products(rng, interacting):
     """
     X = rng.normal(size=(60, 6))
     f = X[:, 0] * X[:, 3] if interacting else X[:, 0] + X[:, 3]
+    f = f + 0.3 * rng.normal(size=60)
     model = MultipleKernelRidge(VIEWS, norm=1, cv=3)
     auto = clone(model).set_params(interactions="auto").fit(X, f)
     same = clone(model).set_params(interactions=interacting).fit(X, f)
@@ -164,6 +168,8 @@ def test_a_fold_may_choose_otherwise():
     assert left.choice.weights.tolist() == [0.5, 0.5, 0.0]
     own = both(bank.subset(np.array([0, 1])), np.array([0.0]), RowDesign(4))
     assert own.choice.weights.tolist() == [0.5, 0.5]
+    only = both(bank.subset(np.array([2])), np.array([0.0]), RowDesign(4))
+    assert only.choice.weights.tolist() == [1.0]
 
 
 def test_auto_finds_nothing_in_noise():

@@ -55,6 +55,20 @@ def test_no_weights_are_better_aligned(k, make_problem, rng):
     assert model.alignment_ >= -found.fun - 1e-7
 
 
+def test_signed_weights_subtract_what_is_not_aligned(rng):
+    """The target is the difference of two kernels; neither of them is centred."""
+    y = np.where(np.arange(30) % 3, 1.0, -1.0)
+    noise = rng.normal(size=(30, 60))
+    noise, T = noise @ noise.T / 60, np.outer(y, y)
+    K = np.stack([T + noise, noise], axis=-1)
+    model = KernelAlignment("precomputed", centre=False).fit(K, y)
+    expected = [cosine(K[:, :, i], T) for i in range(2)]
+    assert_allclose(model.kernel_alignments_, expected, rtol=1e-8)
+    model = KernelAlignment("precomputed", signed=True, weight_bound=5.0).fit(K, y)
+    assert_allclose(model.alignment_, 1.0)
+    assert model.kernel_weights_[1] < 0.0
+
+
 def test_joint_weights_are_at_least_as_aligned_as_others(make_problem):
     problem = make_problem(3, n=15)
     joint = KernelAlignment(problem.views).fit(problem.X, problem.y)

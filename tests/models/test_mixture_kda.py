@@ -338,6 +338,8 @@ def test_stacking_has_the_smallest_error(make_problem):
         for weights in ("stacking", "per_class", "shared", "uniform")
     }
     assert errors["stacking"] == min(errors.values())
+    model = MixtureKDA(problem.views, weights="stacking").fit(problem.X, problem.y)
+    assert "squared error of the mixed mean" in model.certificate_.problem
 
 
 def test_class_with_one_row(make_problem):
@@ -381,6 +383,18 @@ def test_posterior_weights_tell_regions_apart():
     )
     with pytest.raises(ValueError, match="projection must be"):
         model.sample_weights(table, projection="both")
+
+
+def test_a_training_row_has_no_part_in_its_own_posterior_weights(make_problem):
+    """One that resembles no other keeps the prior weights."""
+    problem = make_problem(3)
+    X = problem.X.copy()
+    X[7] += 1e3
+    views = [("all", [RBF(gamma=0.1), RBF(gamma=0.5)], slice(None))]
+    model = MixtureKDA(views, projection="posterior").fit(X, problem.y)
+    share = model._projector.shares(model._rows(X, ""), local=True, own=True)
+    assert_allclose(share[7].mean(axis=-1), model.kernel_weights_)
+    assert not np.allclose(model.sample_weights(X)[7], model.kernel_weights_)
 
 
 def test_posterior_weights_far_from_all_rows_are_prior(make_problem):

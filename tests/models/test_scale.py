@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _array as memory
@@ -20,7 +22,7 @@ from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, RowAccumulator
 from kernelweave.models.shared.base import why_features
 from kernelweave.models.shared.inputs import _learns_once
-from kernelweave.models.streaming.intake import SAMPLE_ROWS
+from kernelweave.models.streaming.intake import SAMPLE_ROWS, draw_sample
 
 CHUNK = CHUNK_ROWS["cpu"]
 
@@ -288,6 +290,9 @@ def test_partial_fit_goes_on_where_it_was(table):
     assert model.certificate_.value != first
     model.fit(X, y)  # starts afresh
     assert model._portions is None
+    model.partial_fit(X, y, solve=False)  # so does this
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 @pytest.mark.one_seed
@@ -518,6 +523,27 @@ def test_few_factorisations_with_many_rows(alpha, most):
     model.set_params(n_features=10).fit(X, y)
     assert model.certificate_.converged
     assert model.n_iter_ <= most
+
+
+@pytest.mark.one_seed
+def test_rows_that_fix_the_features_have_their_own_targets(rng):
+    """They are drawn from all rows, not the first ones."""
+    X, y = rng.normal(size=(SAMPLE_ROWS + 500, 30)), rng.integers(2, size=2500)
+    X[:, 7] += 4 * y
+    views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
+    model = MultipleKernelFDA(
+        views, features="nystroem", n_features=4, norm=1, alpha=0.1, cv=None
+    )
+    assert model.fit(X, y).score(X, y) > 0.9  # measured: 0.98; by another column 0.5
+
+
+def test_no_more_portions_wait_than_fix_the_features():
+    intake = SimpleNamespace(sample_rows=10, seed=0)
+    stream = SimpleNamespace(sample=lambda size, seed: None)
+    coming = (([np.full((4, 2), i)], np.zeros(4), np.ones(4)) for i in range(9))
+    waiting, (sample,) = draw_sample(intake, stream, coming)
+    assert len(waiting) == 3 and len(list(coming)) == 6
+    assert sample[:, 0].tolist() == [0] * 4 + [1] * 4 + [2] * 2
 
 
 def test_random_state(table):

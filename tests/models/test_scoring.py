@@ -256,6 +256,18 @@ def test_a_scorer_of_ones_own_names_the_positive_class(data):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_measure_of_ones_own_gets_a_single_output_as_a_vector(data):
+    def negative_error(truth, predicted):
+        assert truth.ndim == predicted.ndim == 1
+        return -np.mean(np.abs(truth - predicted))
+
+    X, _ = data
+    model = MultipleKernelRidge(VIEWS, scoring="neg_mean_absolute_error", cv=None)
+    expected = model.fit(X, X[:, 0]).alpha_
+    own = model.set_params(scoring=make_scorer(negative_error)).fit(X, X[:, 0])
+    assert own.alpha_ == expected
+
+
 @pytest.mark.measured
 def test_small_classes(data):
     X, y = data
@@ -291,6 +303,7 @@ def test_a_measure_that_is_undefined_on_every_fold_leaves_a_remark(data):
 
 REFUSED = [
     (KernelFDA, "balanced", "'scoring' parameter of KernelFDA must be None, a name"),
+    (KernelFDA, "r2", "predicts classes; use, for example, 'balanced_acc"),
     (MultipleKernelFDA, "r2", "predicts classes; use, for example, 'balanced_acc"),
     (MultipleKernelRidge, "neg_log_loss", "predicts numbers; use, for example, 'r2'"),
     (KernelFDA, "f1_samples", "'f1_samples' fails on predictions for rows left out"),

@@ -12,13 +12,15 @@ from sklearn.datasets import load_wine
 from estimators import EXPLICIT, ONE_EACH, in_turn, some, takes
 from kernelweave import (
     Fisher,
+    MultipleKernelRidge,
     Simplex,
     solve,
 )
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher import WithinFisher
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import class_target
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import RBF, DenseBank, center_and_scale
 
 MODELS = some(
     [
@@ -143,3 +145,14 @@ def test_kernels_that_are_not_finite_are_no_matter_of_alpha():
     target = class_target(np.arange(6) % 2, 2)
     with pytest.raises(ValueError, match="sum of kernels contains NaN"):
         solve(Fisher(DenseBank(stack), target, 0.1), Simplex())
+
+
+@pytest.mark.measured
+def test_single_precision_says_what_it_cannot_tell(rng):
+    X = rng.normal(size=(60, 2)).astype(np.float32)
+    model = MultipleKernelRidge([("v", RBF(gamma=0.05), slice(None))], norm=1, cv=None)
+    with pytest.warns(KernelWarning, match="float32 cannot tell a smaller alpha"):
+        model.set_params(alpha="loo").fit(X, np.sin(X[:, 0]))  # no noise: alpha -> 0
+    model.set_params(features="nystroem", n_features=20, alpha=0.1)
+    remarks = model.fit(X, np.sin(X[:, 0])).kernel_map_.remarks
+    assert any("sums of products in float32" in remark for remark in remarks)

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
@@ -30,7 +31,9 @@ from kernelweave import (
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
+from kernelweave.models.streaming.intake import SAMPLE_ROWS
 from kernelweave.views.raw_columns import Columns, read_column
+from kernelweave.views.streams import sampled
 
 #: What is done with a column depends on its kind, not on the numbers in it.
 pytestmark = pytest.mark.one_seed
@@ -332,6 +335,20 @@ def test_the_overlap_kernel_counts_agreements():
     assert_allclose(kernel.gram(block), agree)
 
 
+def test_auto_has_kernels_on_numbers_categories_and_both():
+    names = KernelFDA(alpha=0.1, cv=None).fit(table("float", "text"), Y).kernel_names_
+    for part in ("numbers", "one-hot", "all columns"):
+        assert any(name.startswith(f"all: {part}") for name in names), part
+
+
+def test_each_kernel_of_a_table_gets_what_it_reads():
+    X = table("float")
+    kernels = [Pipe(PCA(1), "linear"), "laplacian"]
+    model = KernelFDA([("v", kernels, slice(None))], alpha=0.1, cv=None)
+    plain = clone(model).fit(X.to_numpy(), Y).decision_function(X.to_numpy())
+    assert_allclose(model.fit(X, Y).decision_function(X), plain, atol=1e-12)
+
+
 @pytest.mark.parametrize("estimator", some((*ONE_EACH, *EXPLICIT)))
 def test_mixed_tables_in_every_estimator(estimator):
     views = VIEWS if hasattr(estimator, "partial_fit") else [*VIEWS, STRINGS]
@@ -425,6 +442,9 @@ def test_labels_reach_the_transformer(rng):
     views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
     other = TransductiveKernelSVC(views, signed=False).fit(X.to_numpy(), partly)
     assert other.score(X.to_numpy(), Y) > 0.8  # measured: 0.95
+    (kernel,) = other.kernel_map_.source.kernels[0]
+    labelled = SelectKBest(k=1).fit(X[:30], Y[:30])
+    assert_allclose(kernel.steps[0].scores_, labelled.scores_)
     noise = rng.normal(size=(N, 300))
     fair = cross_val_score(clone(model).set_params(cv=None), noise, Y, cv=5)
     assert np.mean(fair) < 0.75  # measured: 0.53
@@ -492,6 +512,20 @@ def test_auto_judges_columns_by_all_first_portions(library, sizes):
         parts = ((X[i : i + size], y[i : i + size]) for i in starts)
         found = clone(model).fit(parts).predict_proba(X)
         assert_array_equal(found, expected)
+
+
+@pytest.mark.one_seed
+def test_categories_that_the_sample_lacks_are_known(rng):
+    """Columns are judged by all rows; only some of them fix the features."""
+    n = 2500
+    X = pd.DataFrame({"x": rng.normal(size=n), "word": rng.choice(["a", "b"], n)})
+    model = MultipleKernelFDA(features="nystroem", n_features=4, norm=1, alpha=0.1)
+    model.set_params(cv=None, random_state=0)
+    drawn = sampled(n, SAMPLE_ROWS, 0)
+    X.loc[np.setdiff1d(np.arange(n), drawn)[:3], "word"] = "rare"
+    model.fit(X, rng.integers(2, size=n))
+    (record,) = (row for row in model.column_summary_ if row["column"] == "word")
+    assert record["remark"] == "3 values"
 
 
 KERNELS = {

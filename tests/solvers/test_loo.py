@@ -223,6 +223,19 @@ def test_a_search_that_cannot_win_ends(rng):
     assert again.n_inverses == 1
 
 
+def test_only_alphas_that_rounding_hides_are_missed(rng):
+    X = rng.normal(size=(40, 2))
+    gram = centre(np.exp(-cdist(X, X, "sqeuclidean") / 9.0))
+    target = np.sin(X[:, :1]) - np.mean(np.sin(X[:, :1]))  # no noise: alpha -> 0
+    missed = {}
+    for dtype in ("float64", "float32"):
+        own = LooDescent(gram.astype(dtype), target.astype(dtype))
+        floor = np.exp(own.bounds[0])
+        missed[dtype] = [own.missed(own.at(alpha)) for alpha in (floor, 2.0 * floor)]
+    assert missed["float64"] == [0.0, 0.0]
+    assert missed["float32"][0] > 0.0 == missed["float32"][1]
+
+
 def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
     options, design = LearnerOptions(norm="loo", alpha="loo"), RowDesign(70)
     for _ in range(3):
@@ -354,6 +367,13 @@ def test_learning_in_float32(rng):
     # measured over 21 seeds: 0.33 to 0.73 of it
     assert found.value <= 0.9 * uniform.press([max(uniform.best_alpha(), 1e-2)])[0]
     assert found.weights.dtype == np.float64
+
+
+def test_a_search_that_float32_ends_says_so():
+    bank, target = problem(np.random.default_rng(0))
+    found = learn(DenseBank(bank.stack.astype(np.float32)), target)
+    assert found.status.endswith("; rounding in float32 ends the search here")
+    assert "float32" not in learn(bank, target).status
 
 
 def test_one_kernel(rng):

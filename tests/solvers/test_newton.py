@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, make_classification
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels import DenseBank, Linear, Polynomial, center_and_scale
-from kernelweave.solvers import solve
+from kernelweave.solvers import newton, solve
 from kernelweave.solvers.newton import carried_over
 from kernelweave.weights import CappedSimplex, LpBall, Simplex
 
@@ -191,6 +191,22 @@ def test_steps_that_go_in_a_circle_are_left():
     solution = solve(Fisher(bank, binary_target(y), "learn"), Simplex(), tol=1e-9)
     assert solution.converged, solution.status
     assert solution.value == pytest.approx(2.494513736, rel=1e-8)
+
+
+@pytest.mark.parametrize("weight_set", [Simplex(), CappedSimplex(0.4), LpBall(2)])
+def test_a_barrier_takes_over_where_steps_go_in_a_circle(
+    weight_set, small_problem, monkeypatch
+):
+    taken, own = [], newton._barrier
+    monkeypatch.setattr(newton, "_cycles", lambda gaps, values: True)
+    monkeypatch.setattr(newton, "_barrier", lambda *at: taken.append(at) or own(*at))
+    solution = solve(small_problem(1e-2), weight_set, method="newton", tol=1e-6)
+    assert taken and solution.converged, solution.status
+
+
+def test_no_weight_grows_where_no_score_is_positive():
+    for scores in (np.zeros(3), np.array([-4.0, -1.0, 0.0])):
+        assert not np.any(newton._grown(np.full(3, 1 / 3), scores))
 
 
 def test_a_start_from_another_norm_saves_steps(make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.protocols import Iterate, Method
+from kernelweave.protocols import InfeasibleError, Iterate, Method
 from kernelweave.solvers import Solution, solve
 from kernelweave.weights import CappedSimplex, LpBall, Simplex, Uniform
+
+solve_module = importlib.import_module("kernelweave.solvers.solve")
 
 SETS = [Simplex(), LpBall(1.2), LpBall(1.5), LpBall(2), LpBall(4), Uniform()]
 every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
@@ -300,6 +303,28 @@ def test_other_array_libraries_agree_with_numpy(
     assert solution.value == pytest.approx(expected.value, rel=1e-9)
     np.testing.assert_allclose(solution.weights, expected.weights, atol=1e-6)
     assert to_numpy(solution.coef).shape == (30, 3)
+
+
+@pytest.mark.parametrize(("gap", "advised"), [(1e-5, False), (1e-2, True)])
+def test_only_a_large_gap_of_rounding_comes_with_advice(small_problem, gap, advised):
+    found = solve_module._explained(small_problem(1e-2), "stopped", gap, gap, False)
+    assert "rounding in float64 keeps the relative gap at" in found
+    assert ("more regularisation would help" in found) is advised
+
+
+def test_values_of_rounding_are_not_those_of_an_infeasible_problem(
+    small_problem, monkeypatch
+):
+    def run(criterion, weight_set):
+        weights = weight_set.start(criterion.n_weights)
+        yield Iterate.at(weights, criterion.evaluate(weights))
+        raise InfeasibleError("no margin")
+
+    chosen = replace(solve_module.METHODS[0], run=run)
+    monkeypatch.setattr(solve_module, "choose_method", lambda *given: chosen)
+    solution = solve(small_problem(1e-2), Simplex())
+    assert solution.status.startswith("infeasible: no margin")
+    assert solution.value == solution.gap == np.inf
 
 
 @pytest.mark.parametrize("penalty", [1e-2, "learn"])

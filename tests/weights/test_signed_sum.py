@@ -142,6 +142,8 @@ def test_weights_of_other_terms_stay_positive(rng):
     assert weight_set.violation(point) <= 1e-10
     top = weight_set.maximizer(np.array([5.0, 0, 0, 0, 0]))
     np.testing.assert_allclose(top, [1, 0, 0, 0, 0], atol=1e-9)
+    inside = weight_set.separate(np.array([-0.2, 0.3, 0.3, 0.3, 0.3]))
+    assert inside[0] == 0.0 and np.sum(inside) == pytest.approx(1.0)
 
 
 def test_one_kernel_leaves_no_choice(rng):

@@ -316,8 +316,6 @@ def protected(X: Any) -> Any:
 
 def is_real(K: Array) -> bool:
     """Whether an array of any library holds real numbers, integers or booleans."""
-    if is_numpy(K):
-        return K.dtype.kind in "fiub"
     kinds = ("real floating", "integral", "bool")
     return bool(namespace(K).isdtype(K.dtype, kinds))
 
@@ -618,11 +616,10 @@ def needs_targets(transformer: Any) -> bool:
     """
     if isinstance(transformer, Pipeline):
         return any(needs_targets(step) for _, step in transformer.steps)
-    if not hasattr(transformer, "get_params"):
-        return False
     if isinstance(transformer, SelectorMixin):
         return not isinstance(transformer, VarianceThreshold)
-    if hasattr(transformer, "fit") and get_tags(transformer).target_tags.required:
+    fitted = hasattr(transformer, "get_params")  # unlike words and functions
+    if fitted and get_tags(transformer).target_tags.required:
         return True
     inside = getattr(transformer, "transformers", None) or ()
     return any(needs_targets(item[1]) for item in inside)

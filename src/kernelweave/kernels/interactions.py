@@ -142,17 +142,15 @@ def with_products(
     positions : list of list of int
         Columns of each of them.
     """
-    if len(views) < 2:
+    pairs = zip(views, positions, strict=True)
+    numeric = [own for view, own in pairs if id_reader(view) is None]
+    if len(numeric) < 2:
         return views, positions
     if any(view.name == BETWEEN for view in views):
         raise ValueError(
             f"interactions=True adds a view named {BETWEEN!r}, and one of the views "
             "has this name; rename it, or set interactions=False"
         )
-    pairs = zip(views, positions, strict=True)
-    numeric = [own for view, own in pairs if id_reader(view) is None]
-    if len(numeric) < 2:
-        return views, positions
     columns = sorted({c for own in numeric for c in own})
     place = {c: number for number, c in enumerate(columns)}
     groups = [[place[c] for c in own] for own in numeric]

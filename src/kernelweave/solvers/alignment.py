@@ -38,15 +38,12 @@ def active_set(criterion: CosineCriterion, weight_set: WeightSet) -> Iterator[It
         A single one, at the optimum.
     """
     start = weight_set.start(criterion.n_weights)
-    # If nothing is aligned with the target, every point is as good as the start.
-    if not np.max(criterion.cosines) > 0.0:
-        yield certified(criterion, weight_set, start)
-        return
     # Non-negative weights stay small however nearly dependent the kernels are, and an
     # eigenvalue that is left out would cost a gap of its root.
     root, _, goal = _least_squares(criterion, null=0.0)
     raw = criterion.unscaled(cone_multipliers(root.T, goal))
     largest = float(np.max(raw))
+    # If nothing is aligned with the target, every point is as good as the start.
     weights = weight_set.scale(raw / largest) if largest > 0.0 else start
     yield certified(criterion, weight_set, weights)
 

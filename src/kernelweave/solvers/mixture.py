@@ -167,7 +167,7 @@ class _Truncated:
         # A weight set to zero would never recover.
         ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEEPS * third))
         better, grown = self.step(ahead)
-        if better <= value:
+        if better <= value:  # which saves two thirds of the evaluations
             return ahead, better, grown, 2
         return third, *self.step(third), 3
 

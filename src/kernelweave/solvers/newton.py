@@ -49,9 +49,8 @@ KEEP = 0.2
 TOO_SMALL = 2.0
 #: Number of steps within which the gap must halve; otherwise they may be cycling.
 CYCLE = 10
-#: Fraction of the way back to the start after iterates came too close to the boundary,
-#: and, on the simplex, the least weight they go on with.
-INWARD, LEAST_AGAIN = 1e-3, 1e-6
+#: Fraction of the way back to the start after iterates came too close to the boundary.
+INWARD = 1e-3
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
 #: Earlier it would take weights to zero that are needed, and miss rows of a margin that
 #: become free.
@@ -169,12 +168,8 @@ def newton(
         weights = problem.weights(x)
         gradient, hessian = problem.derivatives(state, weights)
         yield Iterate.at(weights, state)
-    if problem.is_simplex:
-        x = onto_simplex(x, LEAST_AGAIN)
-    else:  # not too close to the boundary
-        v, centre = x[: problem.m], weight_set.start(problem.m) ** q
-        x = problem.point(v + INWARD * (centre - v))
-    yield from _barrier(problem, x)
+    v, centre = x[: problem.m], weight_set.start(problem.m) ** q
+    yield from _barrier(problem, problem.point(v + INWARD * (centre - v)))
 
 
 def _finish(
@@ -341,8 +336,6 @@ def _cycles(gaps: list[float], values: list[float]) -> bool:
     """Whether the last steps have failed to halve the best gap, and gone uphill."""
     recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
     if not before or min(recent) <= 0.5 * min(before):
-        return False
-    if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # converging again
         return False
     rises = np.diff(values[-CYCLE:])
     return bool(np.max(rises) > UPHILL * abs(values[-1]))

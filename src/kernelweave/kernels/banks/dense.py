@@ -514,8 +514,6 @@ class DenseBank(KernelBank):
         # product with few columns; blocks of few rows are multiplied as they are.
         out, b = np.empty((len(flat), b.shape[1]), b.dtype), np.ascontiguousarray(b)
         count = min(self.most_rows, 2 ** (room.bit_length() - 1))
-        if b.shape[1] == 1:
-            count = len(flat)
 
         def write(part: slice) -> None:
             for start in range(part.start, part.stop, count):

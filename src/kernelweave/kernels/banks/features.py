@@ -105,7 +105,7 @@ class FeatureBank(KernelBank):
         spread = np.repeat(weights[used], [self.widths[i] for i in used])
         if np.all(spread >= 0):  # X X' takes half the work where the library spots it
             scaled = columns * from_numpy(np.sqrt(spread), self.like)[None, :]
-            if is_numpy(scaled):
+            if is_numpy(scaled):  # no second matrix
                 return np.matmul(scaled, scaled.T, out=out)
             return scaled @ scaled.T
         return (columns * from_numpy(spread, self.like)[None, :]) @ columns.T

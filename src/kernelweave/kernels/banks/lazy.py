@@ -138,7 +138,7 @@ class OnTheFlyBank(KernelBank):
     ) -> list[Any]:
         """Deal the tiles of :meth:`lower` out to threads, for NumPy arrays."""
         tiles = list(self.lower())
-        if not is_numpy(self.like):
+        if not is_numpy(self.like):  # others have threads, or a GPU, of their own
             return [task(tiles)]
         with np.errstate(over="ignore", invalid="ignore"):
             return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)

@@ -228,7 +228,7 @@ class FeatureSource:
         """Kernel i (m, n) of new rows as defined, given its ``cross``."""
         v, kernel = self.places[i]
         moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
-        if not moved:
+        if not moved:  # computed as defined already
             return gram
         own, new = self.blocks[v], as_stored(rows[v], self.blocks[v])
         return kernel.gram(rows_for(kernel, new), rows_for(kernel, own))

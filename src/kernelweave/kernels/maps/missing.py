@@ -126,7 +126,7 @@ class CompletedKernelMap(KernelMap):
     ) -> Centering:
         """Centre kernel i, in a corner of ``slot``, and move its entries into place."""
         rows = self.observed[:, i]
-        if np.all(rows):
+        if np.all(rows):  # nothing to move: no copies
             return super()._center(i, slot, known_psd)
         size = int(np.sum(rows))
         own = namespace(slot).asarray(slot[:size, :size], copy=True)

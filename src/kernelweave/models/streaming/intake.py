@@ -189,7 +189,7 @@ class Intake:
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
-        if not self._settles_columns:
+        if not self._settles_columns:  # portions are copied only once, in draw_sample
             return ahead
         for X, y in portions:
             # The next portion may reuse the same memory.
