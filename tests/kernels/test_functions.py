@@ -119,6 +119,23 @@ def test_equal_to_scikit_learn(kernel, reference, rng, xp_backend):
     np.testing.assert_allclose(to_numpy(cross), reference(X, Z), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("kernel", [kernel for kernel, _ in REFERENCES], ids=by_class)
+def test_memory_of_any_kind(kernel, rng):
+    """Rows that cannot be written to, and sparse rows with indices of 64 bits."""
+    X, Z = rng.uniform(size=(9, 5)), rng.uniform(size=(4, 5))
+    expected = [kernel(X), kernel(X, Z)]
+    sparse = [csr_array(X), csr_array(Z)]
+    for own in sparse:
+        own.indices, own.indptr = (
+            a.astype(np.int64) for a in (own.indices, own.indptr)
+        )
+    X.flags.writeable = Z.flags.writeable = False
+    for left, right in ((X, Z), sparse):
+        found = [kernel(left), kernel(left, right)]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(to_numpy(one), other, rtol=0, atol=1e-12)
+
+
 def test_every_name_is_compared_with_scikit_learn():
     assert {type(kernel) for kernel, _ in REFERENCES} == set(KERNELS.values())
 

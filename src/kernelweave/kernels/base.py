@@ -261,7 +261,8 @@ def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
         return _sqeuclidean(X, Z)
     if issparse(X):
         if base == "l1":
-            return as_float(manhattan_distances(X, Z), X.dtype)
+            rows = (None if a is None else _with_short_indices(a) for a in (X, Z))
+            return as_float(manhattan_distances(*rows), X.dtype)
         X, Z = X.toarray(), None if Z is None else Z.toarray()
     if base == "l1":
         if is_numpy(X):
@@ -270,7 +271,9 @@ def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
     for rows in (X,) if Z is None else (X, Z):
         _check_nonnegative(rows)
     if is_numpy(X):  # a fifth of the time of the general way
-        distances = additive_chi2_kernel(X, Z)
+        # compiled for memory that may be written to, although it never is
+        rows = (None if a is None else np.require(a, None, "W") for a in (X, Z))
+        distances = additive_chi2_kernel(*rows)
         distances *= -1
         return distances
     return _sum_columns(X, Z, _chi2_term)
@@ -289,6 +292,12 @@ def _dot(X: Array, Z: Array | None) -> Array:
         K[rows.stop :, rows] = K[rows, rows.stop :].T
         K[rows, rows] = (K[rows, rows] + K[rows, rows].T) / 2
     return K
+
+
+def _with_short_indices(X: csr_array) -> csr_array:
+    """The same rows for distances that are compiled for indices of 32 bits."""
+    indices = (own.astype(np.int32, copy=False) for own in (X.indices, X.indptr))
+    return csr_array((X.data, *indices), X.shape)
 
 
 def _sqeuclidean(X: Array, Z: Array | None) -> Array:
