@@ -22,7 +22,7 @@ from kernelweave import (
 )
 from kernelweave.evaluation import evaluate
 from kernelweave.evaluation.baselines import StackedViews
-from kernelweave.evaluation.evaluate import leads
+from kernelweave.evaluation.evaluate import leads, summarise
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
@@ -87,6 +87,32 @@ def test_r2_and_its_standard_error(rows):
     assert own["score_se"] == pytest.approx(jackknife, rel=0.1)
     assert result.table[-1]["score"] == result.table[-1]["score_se"] == 0  # not 1e-17
     assert result.table[-1]["lead"] == pytest.approx(own["score"])
+
+
+def test_the_table_in_words():
+    """Ahead or behind by more than two standard errors, or no clear difference."""
+    found = {"best single view": 0.3, "equal weights": -0.3, "stacking of views": 0.1}
+    table = [{"score": 0.8, "score_se": 0.05}]
+    table += [{"method": k, "lead": v, "lead_se": 0.1} for k, v in found.items()]
+    table += [{"method": "no view", "lead": None, "lead_se": None}]
+    seen = "On rows that it had not seen, the model"
+    assert summarise(table, True, "balanced accuracy") == (
+        f"{seen} was right in 80.0 % of cases (standard error 5.0). It is ahead of the "
+        "best single view (by 30.0 ± 10.0). It is behind equal weights (by 30.0 ± "
+        "10.0). There is no clear difference from a stack of the views (+10.0 ± 10.0). "
+        "Differences are in percentage points of balanced accuracy, with their "
+        "standard errors."
+    )
+    assert summarise(table[:2], False, "R2") == (
+        f"{seen} reached an R² of 0.80 (standard error 0.05). It is ahead of the best "
+        "single view (by 0.30 ± 0.10)."
+    )
+
+
+def test_a_single_view_has_two_baselines(rows):
+    model = classifier().set_params(views=[("all", "linear", slice(None))])
+    found = [row["method"] for row in evaluate(model, *rows, cv=2).table]
+    assert found == ["this model", "equal weights", "no view"]
 
 
 def test_noise_has_no_lead():
