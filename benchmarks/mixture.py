@@ -42,7 +42,7 @@ def run(quick: bool = False) -> Section:
     )
     tasks = {"eigh": lambda: [eigh(gram.copy()) for gram in grams]}
     tasks |= {
-        name: lambda setting=setting: MixtureKDA(views, **setting).fit(X, y)
+        name: lambda setting=setting: MixtureKDA(views, cv=None, **setting).fit(X, y)
         for name, setting in SETTINGS.items()
     }
     timings = alternate(tasks, repeats=3)
