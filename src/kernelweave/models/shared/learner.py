@@ -798,7 +798,7 @@ def learnable_splits(
     classify: bool,
     every_class: bool = False,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """:func:`choose_splits`, without those that leave too little to learn from.
+    """:func:`choose_splits`, without those that leave too little to learn or to test.
 
     Leaving out one group after another takes at least two groups, and two classes.
     """
@@ -807,7 +807,7 @@ def learnable_splits(
     return [
         (train, test)
         for train, test in chosen
-        if all(len(np.unique(values[train])) > 1 for values in several)
+        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
     ]
 
 
