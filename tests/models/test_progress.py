@@ -18,6 +18,7 @@ from kernelweave import (
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    ProbabilisticKDA,
 )
 
 #: What is reported does not depend on what is learned.
@@ -108,6 +109,10 @@ EARLY, LATE = "before the folds", "after fold 2 of 3"
         (MultipleKernelRidge, {"norm": 1}, (2, "fold"), (None, 2), [LATE]),
         (KernelFDA, {}, (2, "fold"), (0, 2), [LATE]),
         (KernelFDA, {}, (3, "fold"), (0, 3), []),
+        (ProbabilisticKDA, {}, (1, "kernel"), (0, 0), [EARLY]),
+        (ProbabilisticKDA, {}, (2, "fold"), (0, 2), [LATE]),
+        (MixtureKDA, {}, (1, "iteration"), (3, 0), [EARLY]),
+        (MixtureKDA, {}, (2, "fold"), (None, 2), [LATE]),
         (
             MultipleKernelFDA,
             {"norm": 1, "interactions": "auto"},
