@@ -28,7 +28,7 @@ def run(quick: bool = False) -> Section:
     n = 300 if quick else 1000
     section = Section(
         "The cost of a mixture, in eigendecompositions",
-        f"`MixtureKDA` with {VIEWS} views of {COLUMNS} columns and one Gaussian "
+        f"`MixtureKDA(cv=None)` with {VIEWS} views of {COLUMNS} columns and one Gaussian "
         f"kernel each, k = {CLASSES} classes, 21 noise levels for each kernel and "
         f"class; n = {n}, synthetic. The fit computes and centres the kernels, one "
         "eigendecomposition per kernel, all leave-one-out densities, and the weights "

@@ -184,18 +184,17 @@ def test_a_column_that_only_a_table_has(data, name):
     assert model.cv_score_ > 0.9  # measured: 0.98 to 1
 
 
-@pytest.mark.measured
 @both
-def test_noise_does_not_look_certain(rng, name):
-    """In excess of the class shares; without folds it is 0.05 and 0.26."""
+def test_noise_does_not_look_certain(name):
+    """The log loss, in excess of the class shares, was 0.15 and 0.61 without folds."""
     views = [(f"view {i}", "auto", slice(4 * i, 4 * i + 4)) for i in range(3)]
     losses, y = [], np.arange(30) % 5
-    for _ in range(2):
+    for draw in range(2):
+        rng = np.random.default_rng(draw)
         X, new = rng.normal(size=(30, 12)), rng.normal(size=(500, 12))
         model = clone(MODELS[name]).set_params(views=views, cv=5).fit(X, y)
         losses.append(log_loss(rng.integers(0, 5, 500), model.predict_proba(new)))
-    # measured over 20 draws: -0.01 to 0.04
-    assert np.mean(losses) - np.log(5) < 0.04
+    assert np.mean(losses) - np.log(5) < 0.03  # measured: 0.002
 
 
 def without_a_view(X):
@@ -239,7 +238,7 @@ def test_a_class_of_one_row(data, name):
     """Some folds lack it, with its prior and its weight; its row is an error."""
     (X, y), model = data, clone(MODELS[name])
     keep = np.r_[np.flatnonzero(y != "z"), np.flatnonzero(y == "z")[:1]]
-    X[y != "z", 0] += 20.0 * (y[y != "z"] == "y")
+    X[:, 0] += 20.0 * (y == "y") - 20.0 * (y == "z")
     given = {"priors": [0.4, 0.4, 0.2], "class_weight": {"z": 3.0}}
     model.set_params(**given).fit(X[keep], y[keep])
     weights = np.where(y[keep] == "z", 3.0, 1.0)
@@ -282,5 +281,5 @@ def test_folds_that_do_not_fit_into_memory(data, name, monkeypatch):
 @both
 @pytest.mark.parametrize("value", [1, 2.5, "five"])
 def test_cv_is_checked(data, name, value):
-    with pytest.raises(ValueError, match="'cv' parameter of .*KDA must be None, an in"):
+    with pytest.raises(ValueError, match=r"'cv' parameter of .*KDA must be None, an "):
         clone(MODELS[name]).set_params(cv=value).fit(*data)

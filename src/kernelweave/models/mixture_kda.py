@@ -106,7 +106,7 @@ class MixtureKDA(KernelDiscriminant):
         None takes their shares among the weighted training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: noise levels
-        and weights are learned again without the rows of each fold, for four to five
+        and weights are learned again without the rows of each fold, for four to six
         times the cost of the fit alone. There are fewer if every class has fewer rows.
         None skips them: the temperature then comes from rows left out one by one, at
         the levels and weights that were learned with them.
