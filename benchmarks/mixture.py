@@ -30,9 +30,9 @@ def run(quick: bool = False) -> Section:
         "The cost of a mixture, in eigendecompositions",
         f"`MixtureKDA(cv=None)` with {VIEWS} views of {COLUMNS} columns and one "
         f"Gaussian kernel each, k = {CLASSES} classes, 21 noise levels for each "
-        f"kernel and class; n = {n}, synthetic. The fit computes and centres the kernels, one "
-        "eigendecomposition per kernel, all leave-one-out densities, and the weights "
-        "with their certificate. Its time is compared with that of the "
+        f"kernel and class; n = {n}, synthetic. The fit computes and centres the "
+        "kernels, one eigendecomposition per kernel, all leave-one-out densities, and "
+        "the weights with their certificate. Its time is compared with that of the "
         "eigendecompositions alone.",
         ["setting", "CPU s", "wall s", "eigh CPU s", "ratio", "steps", "required"],
     )

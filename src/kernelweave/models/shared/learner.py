@@ -678,7 +678,7 @@ class KernelRows:
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
 FOLD_SPREAD = 0.1
-#: Remark on a model whose folds do not fit into memory, or were stopped.
+#: Remark on a model whose folds do not fit into memory, were stopped, or failed.
 NO_SCORE = "there is no cv_score_: {}"
 
 
