@@ -145,6 +145,21 @@ def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem)
     assert np.all(np.isfinite(output(model, problem.new)))
 
 
+@pytest.mark.parametrize("kind", [KernelFDA, ProbabilisticKDA, MixtureKDA])
+def test_a_fold_is_one_task(kind, make_problem, capsys):
+    """Of what happens inside it nothing is reported."""
+    problem, recorder = make_problem(2), Recorder()
+    model = kind(problem.views, cv=3, verbose=2).set_callbacks(recorder)
+    model.fit(problem.X, problem.y)
+    assert recorder.n_setups == recorder.n_teardowns == 1
+    assert recorder.ended.count("kernel") == 5
+    assert recorder.ended[-4:-1] == ["fold"] * 3
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("kernel" in line for line in lines) == 5
+    for i, line in enumerate(lines[-3:], start=1):
+        assert line.endswith(f"fold {i} of 3 for cv_score_")
+
+
 def test_uniform_weights_have_tasks_too(make_problem):
     problem = make_problem(2)
     recorder = Recorder()
