@@ -680,9 +680,7 @@ FOLD_TOLERANCE = 1e-4
 FOLD_SPREAD = 0.1
 #: Remark on a model whose folds do not fit into memory, were stopped, or failed.
 NO_SCORE = "there is no cv_score_: {}"
-
-
-#: Why there may be no score.
+#: Why there is none if no fold counts.
 TOO_FEW = "too few rows or groups to learn {} without those of a fold"
 
 
