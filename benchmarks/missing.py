@@ -22,11 +22,11 @@ SETS = {
     "leaves (25 species)": lambda: _first(*views("leaves100")(), 25),
 }
 METHODS = {
-    "mixture, available": lambda v: MixtureKDA(v, missing="available"),
+    "mixture, available": lambda v: MixtureKDA(v, cv=None, missing="available"),
     "mixture, equal weights": lambda v: MixtureKDA(
-        v, missing="available", weights="uniform"
+        v, cv=None, missing="available", weights="uniform"
     ),
-    "mixture, zeros": lambda v: MixtureKDA(v, missing="zero"),
+    "mixture, zeros": lambda v: MixtureKDA(v, cv=None, missing="zero"),
     "l1 MK-FDA, zeros": lambda v: MultipleKernelFDA(v, norm=1, missing="zero"),
     "mean-kernel KDA, zeros": lambda v: KernelFDA(v, missing="zero"),
     "mean-kernel KDA, available": lambda v: KernelFDA(v, missing="available"),

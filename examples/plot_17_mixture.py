@@ -90,7 +90,8 @@ for lost in shares:
     for v, (_, _, columns) in enumerate(views):
         holes[np.ix_(lacks[:, v], columns)] = np.nan
     for missing, scores in accuracy.items():
-        model = MixtureKDA(views, missing=missing).fit(holes[train], y[train])
+        model = MixtureKDA(views, missing=missing, cv=None)  # for labels alone
+        model.fit(holes[train], y[train])
         scores.append(model.score(holes[~train], y[~train]))
 
 figure, ax = plt.subplots(figsize=(5, 3.4), layout="constrained")

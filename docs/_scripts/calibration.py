@@ -88,10 +88,9 @@ def print_noise(n_draws: int = 20) -> None:
         "MultipleKernelFDA, cv=None": MultipleKernelFDA(views, cv=None),
         "ProbabilisticKDA": ProbabilisticKDA(views),
         "MixtureKDA": MixtureKDA(views),
+        "ProbabilisticKDA, cv=None": ProbabilisticKDA(views, cv=None),
+        "MixtureKDA, cv=None": MixtureKDA(views, cv=None),
     }
-    for name in ("ProbabilisticKDA", "MixtureKDA"):
-        again = CalibratedClassifierCV(models[name], method="temperature")
-        models[f"{name}, calibrated"] = again
     for name, model in models.items():
         losses = []
         for draw in range(n_draws):

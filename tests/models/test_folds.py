@@ -16,7 +16,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, some, takes
+from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, fits_with, some, takes
 from kernelweave import (
     KernelFDA,
     MixtureKDA,
@@ -34,8 +34,8 @@ N = 60
 WITHOUT_FOLDS = [
     KernelFDA(VIEWS, cv=None),
     MultipleKernelFDA(VIEWS, norm=1, cv=None),
-    ProbabilisticKDA(VIEWS),
-    MixtureKDA(VIEWS),
+    ProbabilisticKDA(VIEWS, cv=None),
+    MixtureKDA(VIEWS, cv=None),
 ]
 
 
@@ -289,8 +289,15 @@ def test_without_folds_there_is_no_score(data):
 @pytest.mark.parametrize(
     "model",
     [
-        *some(WITH_FOLDS, cv=5),
-        *some(WITH_FOLDS, norm=1, alpha=0.1, cv=5, features="on_the_fly"),
+        *some(WITH_FOLDS, fits_with("groups"), cv=5),
+        *some(
+            WITH_FOLDS,
+            takes("features"),
+            norm=1,
+            alpha=0.1,
+            cv=5,
+            features="on_the_fly",
+        ),
     ],
 )
 def test_folds_that_cannot_be_learned_from_are_left_out(model, rng):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,6 +31,9 @@ from kernelweave.solvers import solve
 from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.weights import Simplex
 
+# Folds are tested in test_refits.py.
+Single = partial(ProbabilisticKDA, cv=None)
+Mixture = partial(MixtureKDA, cv=None)
 SETTINGS = [
     pytest.param({}, id="default"),
     pytest.param({"concentration": 0.0}, id="likelihood"),
@@ -157,7 +161,7 @@ def test_projections(oracle, form, first, second):
 @every_setting
 def test_classifies_and_agrees_with_itself(make_problem, setting):
     problem = make_problem(3, n=45, m=60, separation=3.0)
-    model = MixtureKDA(problem.views, **setting).fit(problem.X, problem.y)
+    model = Mixture(problem.views, **setting).fit(problem.X, problem.y)
     plain = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     wanted = plain.score(problem.new, problem.new_y)
     # measured: by 0.08 at least
@@ -208,7 +212,7 @@ def by_hand(problem, noise):
 @pytest.mark.parametrize("concentration", [0.0, 0.1, 1.0])
 def test_fit_is_the_solution_of_its_problem(make_problem, concentration):
     problem = make_problem(3)
-    model = MixtureKDA(
+    model = Mixture(
         problem.views, noise=0.2, concentration=concentration, tol=1e-10
     ).fit(problem.X, problem.y)
     densities, means = by_hand(problem, 0.2)
@@ -231,8 +235,8 @@ def test_fit_is_the_solution_of_its_problem(make_problem, concentration):
 def test_one_kernel_is_probabilistic_discriminant_analysis(make_problem):
     problem = make_problem(3)
     views = [("all", RBF(gamma=0.1), slice(None))]
-    mixture = MixtureKDA(views).fit(problem.X, problem.y)
-    single = ProbabilisticKDA(views).fit(problem.X, problem.y)
+    mixture = Mixture(views).fit(problem.X, problem.y)
+    single = Single(views).fit(problem.X, problem.y)
     assert_allclose(mixture.noise_[0], single.noise_)
     assert_allclose(
         mixture.transform(problem.new), single.transform(problem.new), atol=1e-10
@@ -243,7 +247,7 @@ def test_one_kernel_is_probabilistic_discriminant_analysis(make_problem):
 def test_more_prior_is_more_even(make_problem):
     problem = make_problem(3)
     spread = [
-        MixtureKDA(problem.views, concentration=c).fit(problem.X, problem.y)
+        Mixture(problem.views, concentration=c).fit(problem.X, problem.y)
         for c in (0.0, 0.1, 10.0)
     ]
     deviation = [np.std(model.class_weights_) for model in spread]
@@ -254,7 +258,7 @@ def test_more_prior_is_more_even(make_problem):
 
 def test_informative_kernels_get_the_weight(make_problem):
     problem = make_problem(3, n=120, separation=4.0)
-    model = MixtureKDA(problem.views).fit(problem.X, problem.y)
+    model = Mixture(problem.views).fit(problem.X, problem.y)
     # measured over 21 seeds: at most 0.08
     assert model.view_weights_["third"] < 0.2
 
@@ -267,7 +271,7 @@ def test_informative_kernels_get_the_weight(make_problem):
 )
 def test_units_of_a_kernel_do_not_matter(make_problem, change, setting):
     problem = make_problem(3)
-    one = MixtureKDA("precomputed", **setting).fit(problem.K, problem.y)
+    one = Mixture("precomputed", **setting).fit(problem.K, problem.y)
     other = clone(one).fit(change(problem.K), problem.y)
     assert_allclose(other.class_weights_, one.class_weights_, atol=1e-4)
     assert_allclose(
@@ -277,13 +281,13 @@ def test_units_of_a_kernel_do_not_matter(make_problem, change, setting):
 
 def test_two_classes_have_equal_weights(make_problem):
     problem = make_problem(2, n=50)
-    model = MixtureKDA(problem.views, tol=1e-9).fit(problem.X[:45], problem.y[:45])
+    model = Mixture(problem.views, tol=1e-9).fit(problem.X[:45], problem.y[:45])
     assert_allclose(model.class_weights_[:, 0], model.class_weights_[:, 1], atol=1e-5)
 
 
 def test_order_does_not_matter(make_problem, rng):
     problem = make_problem(3)
-    model = MixtureKDA("precomputed", tol=1e-9).fit(problem.K, problem.y)
+    model = Mixture("precomputed", tol=1e-9).fit(problem.K, problem.y)
     wanted = model.transform(problem.new_K)
     kernels = rng.permutation(5)
     other = clone(model).fit(problem.K[:, :, kernels], problem.y)
@@ -300,14 +304,14 @@ def test_duplicated_kernel_shares_its_weight(make_problem):
     problem = make_problem(3)
     twice = np.concatenate([problem.K, 3.0 * problem.K[:, :, :1]], axis=2)
     new = np.concatenate([problem.new_K, 3.0 * problem.new_K[:, :, :1]], axis=2)
-    model = MixtureKDA("precomputed", concentration=0.0, tol=1e-9)
+    model = Mixture("precomputed", concentration=0.0, tol=1e-9)
     wanted = clone(model).fit(problem.K, problem.y).transform(problem.new_K)
     assert_allclose(model.fit(twice, problem.y).transform(new), wanted, atol=1e-4)
 
 
 def test_noise_inside_the_mixture_increases_the_likelihood(make_problem):
     problem = make_problem(3)
-    fixed = MixtureKDA(problem.views, tol=1e-9).fit(problem.X, problem.y)
+    fixed = Mixture(problem.views, tol=1e-9).fit(problem.X, problem.y)
     joint = clone(fixed).set_params(noise="em").fit(problem.X, problem.y)
     assert joint.certificate_.value <= fixed.certificate_.value + 1e-9
     assert np.isin(np.round(joint.noise_, 9), np.round(np.logspace(-3, 2, 21), 9)).all()
@@ -316,7 +320,7 @@ def test_noise_inside_the_mixture_increases_the_likelihood(make_problem):
 def test_shared_weights_are_mean_responsibilities(make_problem):
     """One expert is responsible for all coordinates of a row (Eqs. 19 and 20)."""
     problem = make_problem(3)
-    model = MixtureKDA(problem.views, weights="shared", concentration=0.0, tol=1e-10)
+    model = Mixture(problem.views, weights="shared", concentration=0.0, tol=1e-10)
     found = model.fit(problem.X, problem.y).responsibilities_
     assert_allclose(found, np.repeat(found[:, :, :1], 3, axis=2))
     assert_allclose(found.mean(axis=0), model.class_weights_, atol=1e-6)
@@ -324,7 +328,7 @@ def test_shared_weights_are_mean_responsibilities(make_problem):
 
 def test_equal_weights_have_no_certificate_left_over(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA(problem.views).fit(problem.X, problem.y)
+    model = Mixture(problem.views).fit(problem.X, problem.y)
     model.set_params(weights="uniform").fit(problem.X, problem.y)
     assert not hasattr(model, "certificate_")
 
@@ -332,7 +336,7 @@ def test_equal_weights_have_no_certificate_left_over(make_problem):
 def test_stacking_has_the_smallest_error(make_problem):
     problem = make_problem(3)
     errors = {
-        weights: MixtureKDA(problem.views, weights=weights)
+        weights: Mixture(problem.views, weights=weights)
         .fit(problem.X, problem.y)
         .loo_error_
         for weights in ("stacking", "per_class", "shared", "uniform")
@@ -346,7 +350,7 @@ def test_class_with_one_row(make_problem):
     problem = make_problem(2)
     y = problem.y.copy()
     y[7] = 5
-    model = MixtureKDA(problem.views).fit(problem.X, y)
+    model = Mixture(problem.views).fit(problem.X, y)
     assert np.all(np.isfinite(model.predict_proba(problem.new)))
 
 
@@ -355,7 +359,7 @@ def test_class_with_one_row(make_problem):
 
 def test_prior_weights_are_the_same_for_all_rows(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA(problem.views).fit(problem.X, problem.y)
+    model = Mixture(problem.views).fit(problem.X, problem.y)
     found = model.sample_weights(problem.new, per_class=True)
     assert_allclose(found, np.broadcast_to(model.class_weights_, (25, 5, 3)))
     assert_allclose(model.sample_weights(problem.new), found.mean(axis=2))
@@ -372,7 +376,7 @@ def test_posterior_weights_tell_regions_apart():
     signal[:100, 1] = rng.random(100)
     table = np.column_stack([X[:, 0], signal[:, 0], X[:, 1], signal[:, 1]])
     views = [("one", RBF(gamma=1.0), [0, 1]), ("two", RBF(gamma=1.0), [2, 3])]
-    model = MixtureKDA(views, projection="posterior").fit(table, y)
+    model = Mixture(views, projection="posterior").fit(table, y)
     share = model.sample_weights(table)
     # measured: 0.66 and 0.33
     assert share[:100, 0].mean() > share[100:, 0].mean() + 0.2
@@ -399,7 +403,7 @@ def test_a_training_row_has_no_part_in_its_own_posterior_weights(make_problem):
 
 def test_posterior_weights_far_from_all_rows_are_prior(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA(
+    model = Mixture(
         [("all", [RBF(gamma=0.1), RBF(gamma=0.5)], slice(None))], projection="posterior"
     ).fit(problem.X, problem.y)
     far = model.sample_weights(problem.X[:3] + 1e4)
@@ -408,10 +412,10 @@ def test_posterior_weights_far_from_all_rows_are_prior(make_problem):
 
 def test_kernels_that_are_not_similarities(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA("precomputed", projection="posterior")
+    model = Mixture("precomputed", projection="posterior")
     with pytest.raises(ValueError, match=r"precomputed kernel 1.*projection='prior'"):
         model.fit(problem.K, problem.y)
-    prior = MixtureKDA("precomputed").fit(problem.K, problem.y)
+    prior = Mixture("precomputed").fit(problem.K, problem.y)
     with pytest.raises(ValueError, match="no negative entries"):
         prior.sample_weights(problem.new_K, projection="posterior")
     fine = clone(model).fit(gaussians(problem, problem.X), problem.y)
@@ -420,7 +424,7 @@ def test_kernels_that_are_not_similarities(make_problem):
     new[0, 0, 0] = -0.5
     with pytest.raises(ValueError, match=r"-0\.5 for a new row"):
         fine.transform(new)
-    columns = MixtureKDA([("all", Linear(), slice(None))], projection="posterior")
+    columns = Mixture([("all", Linear(), slice(None))], projection="posterior")
     columns.fit(problem.X, problem.y)  # (1 + cosine) / 2
     zeros = np.zeros((1, 9))
     assert np.all(np.isfinite(columns.transform(zeros)))
@@ -431,7 +435,7 @@ def test_posterior_weights_for_columns_of_any_size(make_problem, scale):
     """Products of squared norms would leave the range of numbers."""
     problem = make_problem(3)
     halves = [("a", Linear(), slice(0, 4)), ("b", Linear(), slice(4, 9))]
-    model = MixtureKDA(halves, projection="posterior")
+    model = Mixture(halves, projection="posterior")
     expected = clone(model).fit(problem.X, problem.y).transform(problem.new)
     model.fit(scale * problem.X, problem.y)
     assert_allclose(model.transform(scale * problem.new), expected, rtol=1e-6)
@@ -442,12 +446,12 @@ def test_posterior_weights_for_columns_of_any_size(make_problem, scale):
 
 def test_without_gaps_missing_changes_nothing(make_problem):
     problem = make_problem(3)
-    plain = MixtureKDA(problem.views).fit(problem.X, problem.y)
+    plain = Mixture(problem.views).fit(problem.X, problem.y)
     for missing in ("available", "zero"):
         model = clone(plain).set_params(missing=missing).fit(problem.X, problem.y)
         assert_allclose(model.class_weights_, plain.class_weights_, atol=1e-12)
         assert_allclose(model.transform(problem.new), plain.transform(problem.new))
-        kernels = MixtureKDA("precomputed", missing=missing).fit(problem.K, problem.y)
+        kernels = Mixture("precomputed", missing=missing).fit(problem.K, problem.y)
         assert_allclose(
             kernels.transform(problem.new_K), plain.transform(problem.new), atol=1e-5
         )
@@ -457,8 +461,8 @@ def test_gaps_are_an_error_by_default(make_problem, rng):
     problem = make_problem(3)
     X, _ = with_gaps(problem.X, rng)
     with pytest.raises(ValueError, match="all entries of the view"):
-        MixtureKDA(problem.views).fit(X, problem.y)
-    model = MixtureKDA(problem.views).fit(problem.X, problem.y)
+        Mixture(problem.views).fit(X, problem.y)
+    model = Mixture(problem.views).fit(problem.X, problem.y)
     with pytest.raises(ValueError, match="all entries of the view"):
         model.predict(X)
 
@@ -478,7 +482,7 @@ def test_gaps_in_training_and_new_rows(make_problem, rng, setting, missing):
     problem = make_problem(3, n=48, m=80, separation=3.0)
     X, seen = with_gaps(problem.X, rng)
     new, _ = with_gaps(problem.new, rng)
-    model = MixtureKDA(problem.views, missing=missing, **setting).fit(X, problem.y)
+    model = Mixture(problem.views, missing=missing, **setting).fit(X, problem.y)
     assert model.score(new, problem.new_y) > 0.4  # measured: 0.76 to 0.98
     assert np.all(np.isfinite(model.predict_proba(new)))
     assert_allclose(model.class_weights_.sum(axis=0), 1.0)
@@ -495,9 +499,9 @@ def test_gaps_in_training_and_new_rows(make_problem, rng, setting, missing):
 def test_each_expert_is_trained_on_its_rows(make_problem, rng):
     problem = make_problem(3)
     X, seen = with_gaps(problem.X, rng)
-    model = MixtureKDA(problem.views, missing="available", noise=0.2)
+    model = Mixture(problem.views, missing="available", noise=0.2)
     model.fit(X, problem.y)
-    alone = MixtureKDA(problem.views[:1], noise=0.2, weights="uniform")
+    alone = Mixture(problem.views[:1], noise=0.2, weights="uniform")
     rows = seen[:, 0]
     target = class_target(problem.y, 3)
     alone.fit(X[rows], problem.y[rows])
@@ -513,7 +517,7 @@ def test_each_expert_is_trained_on_its_rows(make_problem, rng):
 def test_weights_are_divided_by_those_that_are_there(make_problem, rng):
     problem = make_problem(3)
     X, _ = with_gaps(problem.X, rng)
-    model = MixtureKDA(problem.views, missing="available").fit(X, problem.y)
+    model = Mixture(problem.views, missing="available").fit(X, problem.y)
     new, seen = with_gaps(problem.new, rng)
     share = model.sample_weights(new, per_class=True)
     usable = seen[:, [0, 1, 1, 2, 2]]
@@ -536,7 +540,7 @@ def test_experts_without_weight_count_alike_where_they_are_all_there_is():
 @pytest.mark.parametrize("missing", ["available", "zero"])
 def test_view_missing_for_all_new_rows(make_problem, missing):
     problem = make_problem(3, separation=3.0)
-    model = MixtureKDA(problem.views, missing=missing).fit(problem.X, problem.y)
+    model = Mixture(problem.views, missing=missing).fit(problem.X, problem.y)
     new = problem.new.copy()
     new[:, :3] = np.nan
     assert np.all(np.isfinite(model.predict_proba(new)))
@@ -549,14 +553,14 @@ def test_zeros_are_zeros(make_problem, rng):
     problem = make_problem(3)
     views = [("first", RBF(gamma=0.1), [0, 1, 2]), ("second", Linear(), [3, 4, 5])]
     X, seen = with_gaps(problem.X, rng, columns=(slice(0, 3), slice(3, 6)))
-    model = MixtureKDA(views, missing="zero", noise=0.3, tol=1e-9).fit(X, problem.y)
+    model = Mixture(views, missing="zero", noise=0.3, tol=1e-9).fit(X, problem.y)
     filled = np.zeros((60, 60, 2))
     for v, (_, kernel, columns) in enumerate(views):
         rows = seen[:, v]
         K = kernel(problem.X[rows][:, columns])
         P = np.eye(len(K)) - 1 / len(K)
         filled[np.ix_(rows, rows, [v])] = (P @ K @ P)[:, :, None]
-    wanted = MixtureKDA("precomputed", noise=0.3, tol=1e-9).fit(filled, problem.y)
+    wanted = Mixture("precomputed", noise=0.3, tol=1e-9).fit(filled, problem.y)
     assert_allclose(model.class_weights_, wanted.class_weights_, atol=1e-5)
     assert_allclose(model.loo_mean_, wanted.loo_mean_, atol=1e-8)
     assert_allclose(model.transform(X), wanted.transform(filled), atol=1e-5)
@@ -567,7 +571,7 @@ def test_zeros_are_zeros(make_problem, rng):
 
 def test_no_view_left(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA(problem.views, missing="available").fit(problem.X, problem.y)
+    model = Mixture(problem.views, missing="available").fit(problem.X, problem.y)
     problem.X[4] = problem.new[7] = np.nan
     with pytest.raises(ValueError, match="every view is missing in new row 7"):
         model.predict(problem.new)
@@ -583,7 +587,7 @@ def test_class_absent_from_a_view(make_problem):
     problem = make_problem(3)
     X = problem.X.copy()
     X[problem.y == 2, :3] = np.nan
-    model = MixtureKDA(problem.views, missing="available")
+    model = Mixture(problem.views, missing="available")
     with pytest.warns(KernelWarning, match="'first' has fewer than 2 rows of class 2"):
         model.fit(X, problem.y)
     assert model.class_weights_[0, 2] == 0 and model.class_weights_[0, 0] > 0
@@ -605,7 +609,7 @@ def test_class_absent_from_every_view_but_in_parts(make_problem):
     X = problem.X.copy()
     X[problem.y == 0, :3] = np.nan
     X[problem.y == 1, 3:6] = np.nan
-    model = MixtureKDA(views, missing="available")
+    model = Mixture(views, missing="available")
     with (
         pytest.warns(KernelWarning),
         pytest.raises(ValueError, match="class 0 has fewer than 2 rows in every view"),
@@ -616,7 +620,7 @@ def test_class_absent_from_every_view_but_in_parts(make_problem):
 def test_entries_of_a_row_that_is_there(make_problem):
     problem = make_problem(2)
     problem.X[7, 1] = np.nan
-    model = MixtureKDA(problem.views, missing="available")
+    model = Mixture(problem.views, missing="available")
     with pytest.raises(ValueError, match=r"view 'first', row 7, column 1 holds nan"):
         model.fit(problem.X, problem.y)
     views = [("first", Pipe(SimpleImputer(), "rbf"), [0, 1, 2]), *problem.views[1:]]
@@ -632,14 +636,14 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng):
     problem = make_problem(3)
     X, seen = with_gaps(problem.X, rng)
     new, new_seen = with_gaps(problem.new, rng)
-    columns = MixtureKDA(problem.views, missing="available").fit(X, problem.y)
+    columns = Mixture(problem.views, missing="available").fit(X, problem.y)
     K, cross = problem.K, problem.new_K
     for e, v in enumerate([0, 1, 1, 2, 2]):
         K[~seen[:, v], :, e] = np.nan
         K[:, ~seen[:, v], e] = np.nan
         cross[~new_seen[:, v], :, e] = np.nan
         cross[:, ~seen[:, v], e] = np.nan
-    kernels = MixtureKDA("precomputed", missing="available").fit(K, problem.y)
+    kernels = Mixture("precomputed", missing="available").fit(K, problem.y)
     assert_allclose(kernels.class_weights_, columns.class_weights_, atol=1e-5)
     assert_allclose(kernels.transform(cross), columns.transform(new), atol=1e-5)
     cross[0, seen[:, 0], 0] = 1.0
@@ -658,7 +662,7 @@ def test_frames_and_search(make_problem, rng):
         ("second", "rbf", ["d", "e", "f"]),
         ("third", "rbf", ["g", "h", "i"]),
     ]
-    model = MixtureKDA(views, missing="available")
+    model = Mixture(views, missing="available")
     assert np.all(np.isfinite(cross_val_score(model, frame, problem.y, cv=3)))
     search = GridSearchCV(model, {"concentration": [0.01, 1.0]}, cv=3)
     search.fit(frame, problem.y)
@@ -680,7 +684,7 @@ def test_every_library(make_problem, rng, other_backend, setting, gaps):
     if gaps:
         X, new = with_gaps(X, rng)[0], with_gaps(new, rng)[0]
     missing = "available" if gaps else "error"
-    wanted = MixtureKDA(problem.views, missing=missing, **setting).fit(X, problem.y)
+    wanted = Mixture(problem.views, missing=missing, **setting).fit(X, problem.y)
     model = clone(wanted).fit(other_backend.asarray(X), problem.y)
     assert_allclose(to_numpy(model.class_weights_), wanted.class_weights_, atol=1e-5)
     there = other_backend.asarray(new)
@@ -689,7 +693,7 @@ def test_every_library(make_problem, rng, other_backend, setting, gaps):
         found = getattr(model, name)(there)
         assert type(found) is type(there)
         assert_allclose(to_numpy(found), getattr(wanted, name)(new), atol=1e-4)
-    kernels = MixtureKDA("precomputed", missing="zero")
+    kernels = Mixture("precomputed", missing="zero")
     kernels.fit(other_backend.asarray(problem.K), problem.y)
     labels = kernels.predict(other_backend.asarray(problem.new_K))
     assert to_numpy(labels).shape == (25,)
@@ -708,7 +712,7 @@ def test_large_tables_stay_where_they_are(
     problem = make_problem(3)
     X = with_gaps(problem.X, rng)[0] if gaps else problem.X
     missing = "available" if gaps else "error"
-    wanted = MixtureKDA(problem.views, missing=missing).fit(X, problem.y)
+    wanted = Mixture(problem.views, missing=missing).fit(X, problem.y)
     seen = []
     name = "truncated_em" if gaps else "MixtureLikelihood"
     real = getattr(_mixture_weights, name)
@@ -727,17 +731,17 @@ def test_large_tables_stay_where_they_are(
 def test_single_precision(make_problem, xp_backend):
     problem = make_problem(3)
     X = xp_backend.asarray(problem.X, "float32")
-    model = MixtureKDA(problem.views).fit(X, problem.y)
+    model = Mixture(problem.views).fit(X, problem.y)
     found = model.transform(xp_backend.asarray(problem.new, "float32"))
     assert found.dtype == X.dtype and model.kernel_weights_.dtype == X.dtype
-    wanted = MixtureKDA(problem.views).fit(problem.X, problem.y)
+    wanted = Mixture(problem.views).fit(problem.X, problem.y)
     assert_allclose(to_numpy(found), wanted.transform(problem.new), atol=0.1)
     assert type(model.certificate_.gap) is float and model.certificate_.converged
 
 
 def test_stop_before_the_optimum_is_told(make_problem):
     problem = make_problem(3)
-    model = MixtureKDA(problem.views, solver="em", max_iter=2, concentration=0.0)
+    model = Mixture(problem.views, solver="em", max_iter=2, concentration=0.0)
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         model.fit(problem.X, problem.y)
     assert not model.certificate_.converged and model.certificate_.gap > 1e-6
@@ -749,7 +753,7 @@ def test_verbose(make_problem, rng, capsys, gaps):
     problem = make_problem(2)
     X = with_gaps(problem.X, rng)[0] if gaps else problem.X
     missing = "available" if gaps else "error"
-    model = MixtureKDA(problem.views, missing=missing).fit(X, problem.y)
+    model = Mixture(problem.views, missing=missing).fit(X, problem.y)
     assert capsys.readouterr().out == ""
     model.set_params(verbose=2).fit(X, problem.y)
     lines = capsys.readouterr().out.splitlines()
@@ -763,7 +767,7 @@ def test_constant_kernels_have_no_weight(make_problem):
     problem = make_problem(2)
     views = [("flat", "rbf", [9]), ("first", ["rbf", "linear"], [0, 1, 2])]
     X = np.column_stack([problem.X, np.ones(60)])
-    model = MixtureKDA(views)
+    model = Mixture(views)
     with pytest.warns(KernelWarning, match="view 'flat'.*constant"):
         model.fit(X, problem.y)
     assert model.class_weights_[0].tolist() == [0.0, 0.0]
@@ -773,7 +777,7 @@ def test_constant_kernels_have_no_weight(make_problem):
         pytest.warns(KernelWarning),
         pytest.raises(ValueError, match="every kernel is constant"),
     ):
-        MixtureKDA(views[:1]).fit(X, problem.y)
+        Mixture(views[:1]).fit(X, problem.y)
 
 
 @pytest.mark.parametrize(
@@ -796,7 +800,7 @@ def test_constant_kernels_have_no_weight(make_problem):
 )
 def test_bad_parameters_are_named(make_problem, parameter, value):
     problem = make_problem(2)
-    model = MixtureKDA(problem.views).set_params(**{parameter: value})
+    model = Mixture(problem.views).set_params(**{parameter: value})
     with pytest.raises(ValueError, match=rf"{parameter!r} parameter.*{value!r}"):
         model.fit(problem.X, problem.y)
 
@@ -804,7 +808,7 @@ def test_bad_parameters_are_named(make_problem, parameter, value):
 def test_noise_by_likelihood_needs_likelihood_weights(make_problem):
     problem = make_problem(2)
     for weights in ("uniform", "stacking"):
-        model = MixtureKDA(problem.views, noise="em", weights=weights)
+        model = Mixture(problem.views, noise="em", weights=weights)
         with pytest.raises(ValueError, match=rf"noise='em'.*{weights!r}"):
             model.fit(problem.X, problem.y)
 
@@ -813,7 +817,7 @@ def test_weights_that_stopped_short_name_their_class():
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])
     views = [("sepal", "rbf", [0, 1]), ("petal", "rbf", [2, 3])]
-    model = MixtureKDA(views, solver="em", max_iter=1, tol=1e-13)
+    model = Mixture(views, solver="em", max_iter=1, tol=1e-13)
     with pytest.warns(ConvergenceWarning, match="of class 'setosa'"):
         model.fit(X[::3], names[y[::3]])
 
@@ -827,7 +831,7 @@ def test_rows_are_as_certain_as_the_views_they_have(rng):
     views = [("strong", RBF(gamma=0.2), [0, 1]), ("weak", RBF(gamma=0.2), [2, 3])]
     new, labels = X[150:].copy(), y[150:]
     new[:, :2] = np.nan
-    model = MixtureKDA(views, missing="available").fit(X[:150], y[:150])
+    model = Mixture(views, missing="available").fit(X[:150], y[:150])
     # measured: 0.60 to 0.65; 0.63 to 0.92 if all rows were taken to be as certain
     assert log_loss(labels, model.predict_proba(new)) < np.log(2)
     # the error of these rows is that of rows left out

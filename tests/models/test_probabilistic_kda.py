@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from kernelweave.fits import ridge
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear
 
+# Folds are tested in test_refits.py.
+Single = partial(ProbabilisticKDA, cv=None)
+Mixture = partial(MixtureKDA, cv=None)
 ONE = [("all", RBF(gamma=0.1), slice(None))]
 
 
@@ -30,7 +34,7 @@ def test_distances_are_those_of_discriminant_analysis(make_problem, noise, k):
     """Theorem 1 at every noise level, on training and on new rows."""
     problem = make_problem(k)
     plain = KernelFDA(problem.views, alpha=noise, cv=None).fit(problem.X, problem.y)
-    model = ProbabilisticKDA(problem.views, noise=noise).fit(problem.X, problem.y)
+    model = Single(problem.views, noise=noise).fit(problem.X, problem.y)
     rows = np.vstack([problem.X, problem.new])
     wanted = pdist(plain.transform(rows))
     assert_allclose(
@@ -41,7 +45,7 @@ def test_distances_are_those_of_discriminant_analysis(make_problem, noise, k):
 
 def test_projection_of_shared_noise_is_normal_to_the_class_shares(make_problem):
     problem = make_problem(3)
-    model = ProbabilisticKDA(problem.views, noise=0.1).fit(problem.X, problem.y)
+    model = Single(problem.views, noise=0.1).fit(problem.X, problem.y)
     shares = np.sqrt(np.bincount(problem.y) / len(problem.y))
     assert_allclose(model.transform(problem.new) @ shares, 0.0, atol=1e-10)
 
@@ -50,7 +54,7 @@ def test_distribution_is_that_of_a_gaussian_process(make_problem):
     """An independent regressor on the same centred kernel, which is linear in g."""
     problem = make_problem(2, n=40)
     noise = 0.2
-    model = ProbabilisticKDA(ONE, noise=noise).fit(problem.X, problem.y)
+    model = Single(ONE, noise=noise).fit(problem.X, problem.y)
     n = len(problem.X)
     raw, cross = RBF(gamma=0.1)(problem.X), RBF(gamma=0.1)(problem.new, problem.X)
     means, grand = raw.mean(axis=0), raw.mean()
@@ -78,7 +82,7 @@ def test_distribution_is_that_of_a_gaussian_process(make_problem):
 @pytest.mark.measured
 def test_far_from_the_data_nothing_is_known(make_problem):
     problem = make_problem(3)
-    model = ProbabilisticKDA(ONE).fit(problem.X, problem.y)
+    model = Single(ONE).fit(problem.X, problem.y)
     near, far = problem.X[:5], problem.X[:5] + 1000.0
     assert np.all(
         model.predict_distribution(far)[1] > model.predict_distribution(near)[1]
@@ -96,7 +100,7 @@ def test_far_from_the_data_nothing_is_known(make_problem):
 @pytest.mark.parametrize("noise", [0.05, "loo", "ml"])
 def test_leave_one_out_is_refitting(make_problem, noise):
     problem = make_problem(3, n=24)
-    model = ProbabilisticKDA("precomputed", noise=noise, amplitude="unit")
+    model = Single("precomputed", noise=noise, amplitude="unit")
     K = RBF(gamma=0.1)(problem.X)
     model.fit(K, problem.y)
     target = class_target(problem.y, 3)
@@ -120,7 +124,7 @@ def test_leave_one_out_is_refitting(make_problem, noise):
 @pytest.mark.parametrize("amplitude", ["profile", "unit"])
 def test_classifies(make_problem, noise, amplitude):
     problem = make_problem(3, n=90, m=60, separation=3.0)
-    model = ProbabilisticKDA(problem.views, noise=noise, amplitude=amplitude)
+    model = Single(problem.views, noise=noise, amplitude=amplitude)
     model.fit(problem.X, problem.y)
     plain = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     wanted = plain.score(problem.new, problem.new_y)
@@ -144,7 +148,7 @@ def test_certain_rows_of_a_class_lie_apart_too(seed):
     """One coordinate of iris has a hundredth of the noise of the other two."""
     X, y = load_iris(return_X_y=True)
     train, new = np.split(np.random.default_rng(seed).permutation(150), 2)
-    models = ProbabilisticKDA(), KernelFDA(cv=None)
+    models = Single(), KernelFDA(cv=None)
     found, wanted = (
         log_loss(y[new], model.fit(X[train], y[train]).predict_proba(X[new]))
         for model in models
@@ -155,7 +159,7 @@ def test_certain_rows_of_a_class_lie_apart_too(seed):
 
 def test_two_classes_have_one_coordinate_twice(make_problem):
     problem = make_problem(2, n=50)
-    model = ProbabilisticKDA(problem.views).fit(problem.X[:45], problem.y[:45])
+    model = Single(problem.views).fit(problem.X[:45], problem.y[:45])
     assert model.noise_[0] == model.noise_[1]
     counts = np.sqrt(np.bincount(problem.y[:45]))
     assert_allclose(model.transform(problem.new) @ counts, 0.0, atol=1e-8)
@@ -163,8 +167,8 @@ def test_two_classes_have_one_coordinate_twice(make_problem):
 
 def test_kernels_and_columns_say_the_same(make_problem):
     problem = make_problem(3)
-    columns = ProbabilisticKDA(problem.views).fit(problem.X, problem.y)
-    kernels = ProbabilisticKDA("precomputed").fit(problem.K, problem.y)
+    columns = Single(problem.views).fit(problem.X, problem.y)
+    kernels = Single("precomputed").fit(problem.K, problem.y)
     diagonal = np.stack(
         [
             np.diagonal(K)
@@ -187,7 +191,7 @@ def test_rows_outside_the_span_of_the_others(rng):
     )
     for columns, rtol in ((300, 0.4), (10, 1e-6)):  # measured: 0.15 to 0.29
         rows, fresh = X[:, :columns], new[:, :columns]
-        model = ProbabilisticKDA("precomputed", noise=0.1).fit(rows @ rows.T, y)
+        model = Single("precomputed", noise=0.1).fit(rows @ rows.T, y)
         wanted = model.predict_distribution(fresh @ rows.T, np.sum(fresh**2, axis=1))
         found = model.predict_distribution(fresh @ rows.T)
         assert_allclose(found[1], wanted[1], rtol=rtol)
@@ -195,7 +199,7 @@ def test_rows_outside_the_span_of_the_others(rng):
 
 def test_constant_diagonal_is_known(make_problem):
     problem = make_problem(3)
-    model = ProbabilisticKDA("precomputed").fit(RBF(gamma=0.1)(problem.X), problem.y)
+    model = Single("precomputed").fit(RBF(gamma=0.1)(problem.X), problem.y)
     cross = RBF(gamma=0.1)(problem.new, problem.X)
     found = model.predict_distribution(cross)[1]
     assert_allclose(found, model.predict_distribution(cross, np.ones(25))[1])
@@ -209,7 +213,7 @@ def test_constant_diagonal_is_known(make_problem):
 )
 def test_units_of_a_kernel_do_not_matter(make_problem, change):
     problem = make_problem(3)
-    one = ProbabilisticKDA("precomputed").fit(problem.K, problem.y)
+    one = Single("precomputed").fit(problem.K, problem.y)
     other = clone(one).fit(change(problem.K), problem.y)
     assert_allclose(other.noise_, one.noise_)
     assert_allclose(
@@ -221,7 +225,7 @@ def test_units_of_a_kernel_do_not_matter(make_problem, change):
 
 def test_order_of_rows_and_classes_does_not_matter(make_problem, rng):
     problem = make_problem(3)
-    model = ProbabilisticKDA(problem.views).fit(problem.X, problem.y)
+    model = Single(problem.views).fit(problem.X, problem.y)
     shuffled = rng.permutation(len(problem.y))
     again = clone(model).fit(problem.X[shuffled], problem.y[shuffled])
     assert_allclose(
@@ -239,7 +243,7 @@ def test_class_with_one_row(make_problem):
     problem = make_problem(2)
     y = problem.y.copy()
     y[7] = 5
-    model = ProbabilisticKDA(problem.views).fit(problem.X, y)
+    model = Single(problem.views).fit(problem.X, y)
     assert np.all(np.isfinite(model.predict_proba(problem.new)))
     assert model.classes_.tolist() == [0, 1, 5]
 
@@ -269,7 +273,7 @@ def test_distances_with_gaps_are_those_of_discriminant_analysis(
     plain = KernelFDA(problem.views, alpha=noise, missing=missing, cv=None).fit(
         X, problem.y
     )
-    model = ProbabilisticKDA(problem.views, noise=noise, missing=missing)
+    model = Single(problem.views, noise=noise, missing=missing)
     model.fit(X, problem.y)
     assert_allclose(model.noise_, noise)
     rows = np.vstack([X, new])
@@ -285,7 +289,7 @@ def test_variance_with_gaps_by_hand(make_problem, rng):
     X, seen = with_gaps(problem.X, rng)
     new, new_seen = with_gaps(problem.new, rng)
     noise, n = 0.2, 40
-    model = ProbabilisticKDA(problem.views, noise=noise, missing="zero")
+    model = Single(problem.views, noise=noise, missing="zero")
     model.set_params(amplitude="unit").fit(X, problem.y)
     G, g = np.zeros((n, n)), np.zeros((len(new), n))
     length, lacked = np.zeros(len(new)), np.zeros(len(new))
@@ -306,7 +310,7 @@ def test_variance_with_gaps_by_hand(make_problem, rng):
     assert_allclose(mean, g @ inverse @ class_target(problem.y, 2), atol=1e-8)
     assert_allclose(variance, np.stack([wanted, wanted], axis=1), rtol=1e-7)
     # Left out, a training row is a new row.
-    filled = ProbabilisticKDA("precomputed", noise=noise * n / np.trace(G))
+    filled = Single("precomputed", noise=noise * n / np.trace(G))
     filled.set_params(amplitude="unit").fit(G, problem.y)
     assert_allclose(model.loo_mean_, filled.loo_mean_, atol=1e-8)
     beyond = (~seen[:, VIEW_OF]).mean(axis=1)[:, None]
@@ -318,7 +322,7 @@ def test_variance_with_gaps_by_hand(make_problem, rng):
 def test_variance_of_training_rows_with_gaps(make_problem, rng, missing):
     problem = make_problem(3)
     X, seen = with_gaps(problem.X, rng)
-    model = ProbabilisticKDA(problem.views, noise=0.3, missing=missing)
+    model = Single(problem.views, noise=0.3, missing=missing)
     model.fit(X, problem.y)
     G = model.kernel_map_.cross(model._rows(X, "test"), model.kernel_weights_)
     n = len(G)
@@ -332,7 +336,7 @@ def test_variance_of_training_rows_with_gaps(make_problem, rng, missing):
 def test_less_is_known_of_rows_with_gaps(make_problem, rng, missing):
     problem = make_problem(3)
     X, _ = with_gaps(problem.X, rng)
-    model = ProbabilisticKDA(problem.views, missing=missing).fit(X, problem.y)
+    model = Single(problem.views, missing=missing).fit(X, problem.y)
     for columns in (9, 6, 3, 0):
         rows = np.where(np.arange(9) < columns, problem.new, np.nan)
         mean, variance = model.predict_distribution(rows)
@@ -348,7 +352,7 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng, missing):
     problem = make_problem(3)
     X, seen = with_gaps(problem.X, rng)
     new, new_seen = with_gaps(problem.new, rng)
-    columns = ProbabilisticKDA(problem.views, missing=missing).fit(X, problem.y)
+    columns = Single(problem.views, missing=missing).fit(X, problem.y)
     K, cross = problem.K, problem.new_K
     own = problem.grams(problem.new, problem.new)
     diagonal = np.diagonal(own).T.copy()  # (m, 5)
@@ -357,7 +361,7 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng, missing):
         K[:, ~seen[:, v], i] = np.nan
         cross[~new_seen[:, v], :, i] = np.nan
         diagonal[~new_seen[:, v], i] = np.nan
-    kernels = ProbabilisticKDA("precomputed", missing=missing).fit(K, problem.y)
+    kernels = Single("precomputed", missing=missing).fit(K, problem.y)
     assert_allclose(kernels.loo_variance_, columns.loo_variance_, rtol=1e-6)
     wanted = columns.predict_distribution(new)
     for found, expected in zip(
@@ -375,7 +379,7 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng, missing):
 
 def test_every_library(make_problem, other_backend):
     problem = make_problem(3)
-    wanted = ProbabilisticKDA(problem.views).fit(problem.X, problem.y)
+    wanted = Single(problem.views).fit(problem.X, problem.y)
     X, new = other_backend.asarray(problem.X), other_backend.asarray(problem.new)
     model = clone(wanted).fit(X, problem.y)
     assert_allclose(to_numpy(model.noise_), wanted.noise_)
@@ -398,7 +402,7 @@ def test_pickle_and_clipped_kernels(make_problem):
     problem = make_problem(2)
     K = Linear()(problem.X)
     K -= 0.5 * np.eye(len(K))
-    model = ProbabilisticKDA("precomputed", psd="clip")
+    model = Single("precomputed", psd="clip")
     with pytest.warns(KernelWarning, match="clipping"):
         model.fit(K, problem.y)
     again = pickle.loads(pickle.dumps(model))
@@ -422,9 +426,9 @@ def test_one_eigendecomposition_serves_all(make_problem, monkeypatch, noise):
         return eigh(gram)
 
     monkeypatch.setattr(ridge, "eigh", counted)
-    ProbabilisticKDA(problem.views, noise=noise).fit(problem.X, problem.y)
+    Single(problem.views, noise=noise).fit(problem.X, problem.y)
     assert calls == [(60, 60)]
-    MixtureKDA(problem.views, noise=noise).fit(problem.X, problem.y)
+    Mixture(problem.views, noise=noise).fit(problem.X, problem.y)
     assert len(calls) == 1 + 5
 
 
@@ -443,6 +447,6 @@ def test_one_eigendecomposition_serves_all(make_problem, monkeypatch, noise):
 )
 def test_bad_parameters_are_named(make_problem, parameter, value):
     problem = make_problem(2)
-    model = ProbabilisticKDA(problem.views).set_params(**{parameter: value})
+    model = Single(problem.views).set_params(**{parameter: value})
     with pytest.raises(ValueError, match=rf"{parameter!r} parameter.*{value!r}"):
         model.fit(problem.X, problem.y)

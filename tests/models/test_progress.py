@@ -18,6 +18,7 @@ from kernelweave import (
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    ProbabilisticKDA,
 )
 
 #: What is reported does not depend on what is learned.
@@ -108,6 +109,10 @@ EARLY, LATE = "before the folds", "after fold 2 of 3"
         (MultipleKernelRidge, {"norm": 1}, (2, "fold"), (None, 2), [LATE]),
         (KernelFDA, {}, (2, "fold"), (0, 2), [LATE]),
         (KernelFDA, {}, (3, "fold"), (0, 3), []),
+        (ProbabilisticKDA, {}, (1, "kernel"), (0, 0), [EARLY]),
+        (ProbabilisticKDA, {}, (2, "fold"), (0, 2), [LATE]),
+        (MixtureKDA, {}, (1, "iteration"), (3, 0), [EARLY]),
+        (MixtureKDA, {}, (2, "fold"), (None, 2), [LATE]),
         (
             MultipleKernelFDA,
             {"norm": 1, "interactions": "auto"},
@@ -138,6 +143,21 @@ def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem)
     assert (NO_SCORE in said) == (n_folds < 3)
     assert all(text in said for text in remarks)
     assert np.all(np.isfinite(output(model, problem.new)))
+
+
+@pytest.mark.parametrize("kind", [KernelFDA, ProbabilisticKDA, MixtureKDA])
+def test_a_fold_is_one_task(kind, make_problem, capsys):
+    """Of what happens inside it nothing is reported."""
+    problem, recorder = make_problem(2), Recorder()
+    model = kind(problem.views, cv=3, verbose=2).set_callbacks(recorder)
+    model.fit(problem.X, problem.y)
+    assert recorder.n_setups == recorder.n_teardowns == 1
+    assert recorder.ended.count("kernel") == 5
+    assert recorder.ended[-4:-1] == ["fold"] * 3
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("kernel" in line for line in lines) == 5
+    for i, line in enumerate(lines[-3:], start=1):
+        assert line.endswith(f"fold {i} of 3 for cv_score_")
 
 
 def test_uniform_weights_have_tasks_too(make_problem):

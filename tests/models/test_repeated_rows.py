@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -27,6 +29,9 @@ from kernelweave.solvers.mixture import residual_moments, stack, truncated_em
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import Simplex
 
+# Folds are tested in test_refits.py.
+Single = partial(ProbabilisticKDA, cv=None)
+Mixture = partial(MixtureKDA, cv=None)
 #: Kernels whose parameters do not depend on the rows.
 VIEWS = [("a", RBF(gamma=0.2), [0, 1, 2]), ("b", [Linear(), RBF(gamma=0.5)], [2, 3])]
 N, K, NOISE = 30, 3, 0.3
@@ -42,8 +47,8 @@ def rows(rng):
 @pytest.mark.parametrize(
     "model",
     [
-        ProbabilisticKDA(VIEWS, noise=NOISE, amplitude="unit"),
-        ProbabilisticKDA(VIEWS, noise="ml"),
+        Single(VIEWS, noise=NOISE, amplitude="unit"),
+        Single(VIEWS, noise="ml"),
     ],
     ids=repr,
 )
@@ -68,7 +73,7 @@ def test_whole_weights_are_repeated_rows_where_views_are_missing(rows):
     X = X.copy()
     X[::7, :2], X[1::7, 3] = np.nan, np.nan
     views = [("a", RBF(gamma=0.2), [0, 1]), ("b", "linear", [3]), ("c", Linear(), [2])]
-    model = ProbabilisticKDA(views, noise=NOISE, amplitude="unit", missing="zero")
+    model = Single(views, noise=NOISE, amplitude="unit", missing="zero")
     one = clone(model).fit(X, y, sample_weight=weights)
     many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     for found, wanted in zip(
@@ -79,12 +84,12 @@ def test_whole_weights_are_repeated_rows_where_views_are_missing(rows):
 
 def test_weights_of_one_and_zero(rows):
     X, y, _ = rows
-    plain = ProbabilisticKDA(VIEWS).fit(X, y)
-    ones = ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=np.ones(N))
+    plain = Single(VIEWS).fit(X, y)
+    ones = Single(VIEWS).fit(X, y, sample_weight=np.ones(N))
     np.testing.assert_allclose(ones.predict_proba(X), plain.predict_proba(X))
     keep = np.arange(N) % 5 > 0
-    zeros = ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=keep * 1.0)
-    fewer = ProbabilisticKDA(VIEWS).fit(X[keep], y[keep])
+    zeros = Single(VIEWS).fit(X, y, sample_weight=keep * 1.0)
+    fewer = Single(VIEWS).fit(X[keep], y[keep])
     np.testing.assert_allclose(zeros.predict_proba(X), fewer.predict_proba(X))
     assert zeros.loo_score_ == fewer.loo_score_
     assert zeros.loo_log_density_ == pytest.approx(fewer.loo_log_density_)
@@ -144,9 +149,9 @@ def test_equal_rows_do_not_choose_the_noise(kind, wisconsin):
 @pytest.mark.parametrize(
     "model",
     [
-        ProbabilisticKDA(noise="ml"),
-        MixtureKDA(noise="ml"),
-        MixtureKDA(noise="em"),
+        Single(noise="ml"),
+        Mixture(noise="ml"),
+        Mixture(noise="em"),
     ],
     ids=repr,
 )
@@ -161,8 +166,8 @@ def test_copies_do_not_take_the_noise_from_the_likelihood(rows):
     """Of every row there are four, as if weights had that factor."""
     X, y, _ = rows
     y = np.roll(y, 3)  # some labels are wrong, so that there is noise
-    one = ProbabilisticKDA(VIEWS, noise="ml").fit(X, y)
-    many = ProbabilisticKDA(VIEWS, noise="ml").fit(np.tile(X, (4, 1)), np.tile(y, 4))
+    one = Single(VIEWS, noise="ml").fit(X, y)
+    many = Single(VIEWS, noise="ml").fit(np.tile(X, (4, 1)), np.tile(y, 4))
     np.testing.assert_allclose(many.noise_, 4.0 * one.noise_)
 
 
@@ -269,7 +274,7 @@ def test_experts_on_repeated_rows(noise, missing, rows):
     if missing != "error":
         X = X.copy()
         X[::7, :2], X[1::7, 2:] = np.nan, np.nan
-    model = MixtureKDA(views, noise=noise, weights="uniform", missing=missing)
+    model = Mixture(views, noise=noise, weights="uniform", missing=missing)
     one = clone(model).fit(X, y, sample_weight=weights)
     many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     np.testing.assert_allclose(one.transform(X), many.transform(X), atol=1e-9)
@@ -288,7 +293,7 @@ def test_weights_of_a_mixture_count_rows_as_often_as_they_weigh(kind, rows):
         X[::7, :3] = np.nan
         options = {"missing": kind, "likelihood": "student"}
     views = [("a", RBF(gamma=0.2), [0, 1, 2]), ("b", [Linear(), RBF(gamma=0.5)], [3])]
-    model = MixtureKDA(views, noise=NOISE, **options, tol=1e-8)
+    model = Mixture(views, noise=NOISE, **options, tol=1e-8)
     model.fit(X, y, sample_weight=weights)
     target = class_target(np.unique(y, return_inverse=True)[1], K, weights)
     seen = np.repeat(model.observed_, weights, axis=0)
@@ -318,7 +323,7 @@ def test_a_mixture_leaves_a_row_out_with_all_of_its_weight(likelihood, rows):
     """A row's density is the same if it, but no other row, has another weight."""
     X, y, weights = rows
     options = {"noise": NOISE, "projection": "posterior", "likelihood": likelihood}
-    model = MixtureKDA(VIEWS, **options).fit(X, y, sample_weight=weights)
+    model = Mixture(VIEWS, **options).fit(X, y, sample_weight=weights)
     posterior = model.sample_weights(X[:5])
     np.testing.assert_allclose(posterior.sum(axis=1), 1.0)
     copies = np.repeat(np.arange(N), weights)

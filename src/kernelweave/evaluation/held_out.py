@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
 from sklearn.base import clone, is_classifier
-from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import units_per_class
@@ -16,6 +15,7 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.columns import some
+from kernelweave.views.streams import rows_of_fold
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,6 @@ def _of_large_classes(
     return np.flatnonzero(several[codes]), remarks
 
 
-def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:
-    """Some rows of a table, or of kernels (n, n[, p]) with the columns ``train``."""
-    return to_numpy(X)[rows][:, train] if pairwise else _safe_indexing(X, rows)
-
-
 @without_repeated_warnings()
 def out_of_fold(
     model: Any,
@@ -208,9 +203,9 @@ def out_of_fold(
             known = own  # without the only other class there is nothing to learn
         test, train = np.flatnonzero(own), np.flatnonzero(~known)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
-        old = take_rows(X, train, train, pairwise)
+        old = rows_of_fold(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
-        new = take_rows(X, test, train, pairwise)
+        new = rows_of_fold(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
         # models of precomputed kernels have the method only once they are fitted
         if classes is not None and hasattr(part, "predict_proba"):

@@ -293,7 +293,7 @@ def one_sum(
 def single(split: Halves, best: bool) -> dict[str, float]:
     """PKDA with single kernels: accuracy of the best one on the test rows, or mean."""
     found = [
-        ProbabilisticKDA([view])
+        ProbabilisticKDA([view], cv=None)
         .fit(split.train, split.y_train)
         .score(split.test, split.y_test)
         for view in split.views()
@@ -302,7 +302,7 @@ def single(split: Halves, best: bool) -> dict[str, float]:
 
 
 #: The paper has no prior over the weights.
-likeliest = functools.partial(mixture, concentration=0.0)
+likeliest = functools.partial(mixture, concentration=0.0, cv=None)
 
 #: Eq. 41 of Ye et al. (2007): lambda is learned too.
 discriminant = functools.partial(one_sum, kind=MultipleKernelFDA, norm=1, alpha="learn")
@@ -319,7 +319,7 @@ COLUMNS: Columns = {
     BEST: functools.partial(single, best=True),
     AVERAGE: functools.partial(single, best=False),
     KDA_LOO: functools.partial(one_sum, kind=MultipleKernelFDA, norm=1),
-    PRIOR: functools.partial(mixture, concentration=0.1),
+    PRIOR: functools.partial(mixture, concentration=0.1, cv=None),
     "Pri as printed": functools.partial(mixture, kind=PrintedMixtureKDA),
     PRINTED_WEIGHTS: functools.partial(
         likeliest, kind=PrintedPosteriorKDA, projection="posterior"

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from kernelweave.evaluation.evaluate import evaluate
-from kernelweave.evaluation.held_out import take_rows
 from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import taken_by
 from kernelweave.views.columns import is_precomputed
+from kernelweave.views.streams import rows_of_fold
 
 #: The most views, columns and classes that a picture shows.
 MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
@@ -76,7 +76,7 @@ class Case:
     def rows(self, numbers: np.ndarray) -> Any:
         """Some rows of X, for the model :attr:`part`."""
         train = np.flatnonzero(self.fold != 1)
-        return take_rows(self.X, numbers, train, is_precomputed(self.model.views))
+        return rows_of_fold(self.X, numbers, train, is_precomputed(self.model.views))
 
 
 def or_why(make: Callable[P, Section]) -> Callable[P, Section]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse, vstack
+from sklearn.utils import _safe_indexing
 
 from kernelweave._array import is_array, namespace, take
-from kernelweave.views.columns import in_portions, is_iterator, is_table
+from kernelweave.views.columns import in_portions, is_dict, is_iterator, is_table
 
 Portion = tuple[Any, Any]
 
@@ -142,3 +143,24 @@ def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
     if not is_array(X):
         return X[rows]
     return X[rows, ...] if isinstance(rows, slice) else take(X, rows)
+
+
+def rows_of_fold(X: Any, rows: np.ndarray, train: np.ndarray, kernels: bool) -> Any:
+    """Some rows of what was given to ``fit``, in its own library.
+
+    Of precomputed ``kernels`` (n, n[, p]), or a dict of them, these are the columns
+    ``train``.
+    """
+    if kernels and is_dict(X):
+        return {name: rows_of_fold(X[name], rows, train, kernels) for name in X}
+    if kernels and hasattr(X, "iloc"):
+        return X.iloc[rows, train]
+    if issparse(X):
+        return X.tocsr()[rows]
+    sliceable = is_array(X) or hasattr(X, "shape") or isinstance(X, list | tuple)
+    if kernels or not sliceable:
+        X = X if is_array(X) else np.asarray(X)
+    if not is_array(X):
+        return _safe_indexing(X, rows)
+    found = take(X, rows)
+    return take(found, train, axis=1) if kernels else found

@@ -696,11 +696,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
-        if isinstance(fitted.folds, FoldScore):
-            self.cv_score_ = fitted.folds.score
-            self.cv_standard_error_ = fitted.folds.standard_error
-        elif fitted.folds is not None:
-            self.kernel_map_.remarks.append(fitted.folds)
+        self._set_folds(fitted.folds)
         if fitted.gaussians is not None:
             self._set_gaussians(fitted.gaussians)
         self._note_rounding(fitted.steepness, choice.missed)
@@ -734,6 +730,14 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
         return self
+
+    def _set_folds(self, folds: FoldScore | str | None) -> None:
+        """Set the score on held-out rows, or keep the remark on why there is none."""
+        if isinstance(folds, FoldScore):
+            self.cv_score_ = folds.score
+            self.cv_standard_error_ = folds.standard_error
+        elif folds is not None:
+            self.kernel_map_.remarks.append(folds)
 
     def _set_gaussians(self, gaussians: ClassGaussians) -> None:
         self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score

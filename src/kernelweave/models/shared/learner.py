@@ -680,12 +680,14 @@ class KernelRows:
 FOLD_TOLERANCE = 1e-4
 #: Share of the start of a fold's weights that is not from those of all rows.
 FOLD_SPREAD = 0.1
-#: Remark on a model whose folds do not fit into memory, or were stopped.
+#: Remark on a model whose folds do not fit into memory, were stopped, or failed.
 NO_SCORE = "there is no cv_score_: {}"
+#: Why there is none if no fold counts.
+TOO_FEW = "too few rows or groups to learn {} without those of a fold"
 
 
 class StoppedError(Exception):
-    """Raised after a fold if no further ones are wanted."""
+    """Raised if no further folds are wanted, or one of them cannot be learned."""
 
 
 def _is_splitter(value: Any) -> bool:
@@ -715,6 +717,24 @@ class Fold:
     test: np.ndarray
     fitted: Fitted
     projected: Array  # (m, k)
+
+    @property
+    def judged(self) -> FoldClasses:
+        """What the discriminant of this fold says of the classes of its test rows."""
+        classes, gaussians = self.fitted.classes, self.fitted.gaussians
+        assert classes is not None and gaussians is not None
+        log_joint = to_numpy(gaussians.log_joint(self.projected))
+        return FoldClasses(self.test, classes, gaussians, log_joint)
+
+
+@dataclass(frozen=True)
+class FoldClasses:
+    """What a fit without the rows ``test`` says of their classes."""
+
+    test: np.ndarray  # (m,)
+    classes: np.ndarray  # (r,), codes of the classes that the fit has seen
+    gaussians: ClassGaussians  # of the fit
+    log_joint: np.ndarray  # (m, r)
 
 
 Fit = Callable[[RowBank, np.ndarray, RowDesign], Fitted]
@@ -771,6 +791,26 @@ def choose_splits(
         return list(splitter.split(rows, targets if classify else None, groups))
 
 
+def learnable_splits(
+    cv: Any,
+    targets: np.ndarray,
+    design: RowDesign,
+    classify: bool,
+    every_class: bool = False,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """:func:`choose_splits`, without those that leave too little to learn or to test.
+
+    Leaving out one group after another takes at least two groups, and two classes.
+    """
+    several = [design.units, targets] if classify else [design.units]
+    chosen = choose_splits(cv, targets, design, classify, every_class=every_class)
+    return [
+        (train, test)
+        for train, test in chosen
+        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
+    ]
+
+
 def learn_folds(
     bank: RowBank,
     targets: np.ndarray,
@@ -817,8 +857,13 @@ def learn_folds(
             fitted = fit(fold.bank, targets[train], part)
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
-        if report(i, len(splits)) and i < len(splits):
-            raise StoppedError(f"{STOPPED} after fold {i} of {len(splits)}")
+        go_on(report, i, len(splits))
+
+
+def go_on(report: Callable[[int, int], object], number: int, n_folds: int) -> None:
+    """Report a finished fold; raise StoppedError if the others are not wanted."""
+    if report(number, n_folds) and number < n_folds:
+        raise StoppedError(f"{STOPPED} after fold {number} of {n_folds}")
 
 
 def ratio_of_means(
@@ -901,7 +946,7 @@ def doubt(weights: np.ndarray, units: np.ndarray) -> float:
 
 
 def score_classes(
-    folds: Iterable[Fold],
+    folds: Iterable[FoldClasses],
     codes: np.ndarray,
     design: RowDesign,
     measure: Measure | None = None,
@@ -915,17 +960,14 @@ def score_classes(
     measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
     right: list[np.ndarray] = []
     for fold in folds:
-        fitted = fold.fitted
-        assert fitted.classes is not None and fitted.gaussians is not None
-        log_joint = to_numpy(fitted.gaussians.log_joint(fold.projected))
         # Given priors are not the shares of these rows, which calibrate probabilities;
         # the temperature of these rows replaces that of rows left out one by one.
-        odds = (log_joint - fitted.gaussians.shift) * fitted.gaussians.temperature
+        own = fold.gaussians
         calibrated = np.full((len(fold.test), k), -np.inf)
-        calibrated[:, fitted.classes] = odds
+        calibrated[:, fold.classes] = (fold.log_joint - own.shift) * own.temperature
         if measure is not None:
-            measured.append(_class_measure(measure, fold, log_joint, codes, k, design))
-        best = fitted.classes[np.argmax(log_joint, axis=1)]
+            measured.append(_class_measure(measure, fold, codes, k, design))
+        best = fold.classes[np.argmax(fold.log_joint, axis=1)]
         right.append(best == codes[fold.test])
         tested.append(fold.test)
         scores.append(calibrated)
@@ -934,8 +976,8 @@ def score_classes(
     rows, scored, correct = map(np.concatenate, (tested, scores, right))
     weights = design.each[rows]
     score, error = accuracy(correct, weights, design.units[rows])
-    own = scored[np.arange(len(rows)), codes[rows]]
-    known, temperature = np.isfinite(own), None
+    known = np.isfinite(scored[np.arange(len(rows)), codes[rows]])
+    temperature = None
     if np.any(known):
         temperature = best_temperature(
             scored[known], codes[rows][known], design.restrict(rows[known])
@@ -946,17 +988,12 @@ def score_classes(
 
 
 def _class_measure(
-    measure: Measure,
-    fold: Fold,
-    log_joint: np.ndarray,
-    codes: np.ndarray,
-    k: int,
-    design: RowDesign,
+    measure: Measure, fold: FoldClasses, codes: np.ndarray, k: int, design: RowDesign
 ) -> float:
     """The measure on the held-out rows of a fold; NaN if it needs a class they lack."""
     truth = codes[fold.test]
     scores = np.full((len(truth), k), -np.inf)
-    scores[:, fold.fitted.classes] = log_joint
+    scores[:, fold.classes] = fold.log_joint
     try:
         return measure(scores, truth, design.restrict(fold.test).weights)
     except ValueError:
@@ -1034,20 +1071,14 @@ def with_score(
     folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
     classify = fitted.gaussians is not None
-    # Leaving out one group after another takes at least two groups, and two classes.
-    several = [design.units, targets] if classify else [design.units]
-    chosen = choose_splits(
-        cv, targets, design, classify, every_class=measure is not None
-    )
-    splits = [
-        (train, test)
-        for train, test in chosen
-        if all(len(np.unique(values[train])) > 1 for values in several)
-    ]
+    splits = learnable_splits(cv, targets, design, classify, measure is not None)
     folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
-        score = score_classes if classify else score_outputs
-        found = score(folds, targets, design, measure)
+        if classify:
+            judged = (fold.judged for fold in folds)
+            found = score_classes(judged, targets, design, measure)
+        else:
+            found = score_outputs(folds, targets, design, measure)
     except (MemoryRefusedError, StoppedError) as error:
         return replace(fitted, folds=NO_SCORE.format(error))
     if fitted.gaussians is not None and found.temperature is not None:
@@ -1055,8 +1086,7 @@ def with_score(
         fitted = replace(fitted, gaussians=calibrated)
     if not np.isnan(found.score):
         return replace(fitted, folds=found)
-    what = "two classes" if classify else "anything"
-    why = f"too few rows or groups to learn {what} without those of a fold"
+    why = TOO_FEW.format("two classes" if classify else "anything")
     if splits and measure is not None:
         why = f"{measure.scoring!r} is undefined on every fold"
     return replace(fitted, folds=NO_SCORE.format(why))

@@ -101,6 +101,7 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
             missing=missing,
             tol=tol,
             max_iter=max_iter,
+            cv=None,
             psd=psd,
             verbose=verbose,
         )

@@ -1,0 +1,135 @@
+"""The score of a discriminant that is fitted again to the rows of each fold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import _num_samples
+
+from kernelweave._array import to_numpy
+from kernelweave.exceptions import MemoryRefusedError
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.ridge import RowDesign
+from kernelweave.models.shared.inputs import (
+    check_priors,
+    check_sample_weight,
+    first_kernel,
+)
+from kernelweave.models.shared.learner import (
+    NO_SCORE,
+    STOPPED,
+    TOO_FEW,
+    FoldClasses,
+    FoldScore,
+    StoppedError,
+    go_on,
+    learnable_splits,
+    score_classes,
+)
+from kernelweave.views.columns import is_precomputed
+from kernelweave.views.streams import rows_of_fold
+
+if TYPE_CHECKING:  # estimators are built from what is here
+    from kernelweave.models.shared.base import KernelDiscriminant, Progress
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Fits of a model without the rows of each fold, and what they say of these rows.
+
+    The noise levels and weights of experts were chosen by all rows, and there is no
+    cheaper way to choose them without some. So everything is learned again, from the
+    parameters of the kernels on.
+
+    Attributes
+    ----------
+    model : KernelDiscriminant
+        Its parameters are those of the fits; it is not changed.
+    X, sample_weight : object
+        What was given to its ``fit``, and has been found valid.
+    classes : ndarray of shape (k,)
+        Labels.
+    codes : ndarray of int of shape (n,)
+        Classes 0 .. k - 1 of the n rows of positive weight.
+    design : RowDesign
+        Their weights, class weights included.
+    progress : Progress
+        Told of each fold.
+    """
+
+    model: KernelDiscriminant
+    X: Any
+    sample_weight: Any
+    classes: np.ndarray
+    codes: np.ndarray
+    design: RowDesign
+    progress: Progress
+
+    def calibrate(
+        self, gaussians: ClassGaussians
+    ) -> tuple[ClassGaussians, FoldScore | str | None]:
+        """The Gaussians with the temperature of held-out rows, and the score on these.
+
+        In place of a score, there may be a remark on why there is none, and nothing for
+        ``cv=None``: the temperature then stays as it is.
+        """
+        cv = self.model.cv
+        if cv is None:
+            return gaussians, None
+        if self.progress.stopped:
+            return gaussians, NO_SCORE.format(f"{STOPPED} before the folds")
+        splits = learnable_splits(cv, self.codes, self.design, classify=True)
+        try:
+            found = score_classes(self.folds(splits), self.codes, self.design)
+        except (MemoryRefusedError, StoppedError) as error:
+            return gaussians, NO_SCORE.format(error)
+        if np.isnan(found.score):
+            return gaussians, NO_SCORE.format(TOO_FEW.format("two classes"))
+        if found.temperature is not None:
+            gaussians = replace(gaussians, temperature=found.temperature)
+        return gaussians, found
+
+    def folds(
+        self, splits: list[tuple[np.ndarray, np.ndarray]]
+    ) -> Iterator[FoldClasses]:
+        """Fit to the rows of each split, and judge those held out."""
+        n, owner = _num_samples(first_kernel(self.X)), type(self.model).__name__
+        weights = check_sample_weight(self.sample_weight, n, owner)
+        rows = np.flatnonzero(weights)  # (n,), numbers of the rows in X
+        weighted = self.sample_weight is not None
+        kernels = is_precomputed(self.model.views)
+        for i, (train, test) in enumerate(splits, start=1):
+            seen, own = np.unique(self.codes[train]), rows[train]
+            part, labels = self._part(seen), self.classes[self.codes[train]]
+            with warnings.catch_warnings():  # the fit to all rows has issued its own
+                warnings.simplefilter("ignore")
+                try:
+                    old = rows_of_fold(self.X, own, own, kernels)
+                    part.fit(old, labels, weights[own] if weighted else None)
+                    new = rows_of_fold(self.X, rows[test], own, kernels)
+                    log_joint = to_numpy(part._log_joint(new, "predict"))
+                except ValueError as error:
+                    where = f"without the rows of fold {i} of {len(splits)}"
+                    raise StoppedError(f"{where}, {error}") from error
+            yield FoldClasses(test, seen, part.gaussians_, log_joint)
+            go_on(self.progress.fold, i, len(splits))
+
+    def _part(self, seen: np.ndarray) -> Any:
+        """The model to fit to rows of the classes with the codes ``seen`` (r,)."""
+        part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
+        known = self.classes[seen].tolist()
+        if isinstance(part.class_weight, dict):
+            part.class_weight = {
+                label: weight
+                for label, weight in part.class_weight.items()
+                if label in known
+            }
+        priors = check_priors(self.model.priors, self.classes)
+        if priors is not None:
+            part.priors = priors[seen] / np.sum(priors[seen])
+        return part
