@@ -72,8 +72,9 @@ def test_accuracy_is_that_of_refits(data, rng, name, weighted):
         refit = clone(model).set_params(cv=None)
         right[test] = refit.fit(X[train], y[train], **own).predict(X[test]) == y[test]
         lead[test] = np.ptp(np.sort(refit.predict_proba(X[test]))[:, 1:], axis=1)
-    # Models of the same tolerance may disagree on a row that is a tie.
-    score, tied = np.average(right, weights=weights), lead < 1e-3
+    # Models may disagree on a row that is a tie: folds end at a gap of 1e-4, which
+    # changes functions by up to its root.
+    score, tied = np.average(right, weights=weights), lead < 1e-2
     margin = np.sum(weights[tied]) / np.sum(weights) + 1e-12
     assert found.cv_score_ == pytest.approx(score, abs=margin)
     if not np.any(tied):
