@@ -87,17 +87,12 @@ SETTINGS: dict[str, BaseEstimator] = {
     "SubspaceKernelSVC-loo": SubspaceKernelSVC(alpha="loo"),
     "ProbabilisticKDA": ProbabilisticKDA(),
     "MixtureKDA": MixtureKDA(tol=1e-9),
-    "MixtureKDA-posterior": MixtureKDA(projection="posterior", cv=2),
+    "MixtureKDA-posterior": MixtureKDA(projection="posterior"),
     "MixtureKDA-stacking": MixtureKDA(weights="stacking", projection="posterior"),
 }
 
 #: Settings whose fits include the folds of ``cv_score_``.
-WITH_FOLDS = (
-    "KernelFDA-fixed",
-    "MultipleKernelFDA",
-    "MultipleKernelRidge-l1",
-    "MixtureKDA-posterior",
-)
+WITH_FOLDS = ("KernelFDA-fixed", "MultipleKernelFDA", "MultipleKernelRidge-l1")
 for _name, _model in SETTINGS.items():
     if "cv" in _model.get_params() and _name not in WITH_FOLDS:
         _model.set_params(cv=None)

@@ -723,7 +723,8 @@ def test_large_tables_stay_where_they_are(
 
     monkeypatch.setattr(_mixture_weights, name, spy)
     there = xp_backend.asarray(X)
-    found = AllTablesAreLarge(problem.views, missing=missing).fit(there, problem.y)
+    model = AllTablesAreLarge(problem.views, missing=missing, cv=None)
+    found = model.fit(there, problem.y)
     assert set(seen) == {type(there)}
     assert_allclose(to_numpy(found.class_weights_), wanted.class_weights_, atol=1e-5)
 

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
+from estimators import in_turn
 from kernelweave import MixtureKDA, ProbabilisticKDA
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import best_temperature
@@ -153,8 +154,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@both
+@in_turn(form=[*FORMS], name=["expert", "mixture", "mixture", "expert"])
 def test_every_form_of_rows(data, name, form):
     (X, y), model = data, clone(MODELS[name])
     wanted = clone(model).set_params(views=FIXED).fit(X, y)
