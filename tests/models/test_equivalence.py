@@ -144,12 +144,12 @@ def test_names_of_classes(estimator, k, make_problem):
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
     other = clone(model).fit(problem.X, names[problem.y])
     assert_same_certificate(model, other)
-    assert_allclose(
-        other.predict_proba(problem.new),
-        model.predict_proba(problem.new)[:, ::-1],
-        atol=1e-6,
-    )
-    assert np.array_equal(other.predict(problem.new), names[model.predict(problem.new)])
+    proba = model.predict_proba(problem.new)
+    assert_allclose(other.predict_proba(problem.new), proba[:, ::-1], atol=1e-6)
+    # which of two equally probable classes is predicted depends on their order
+    rows = problem.new[np.ptp(np.sort(proba)[:, -2:], axis=1) > 1e-5]
+    if len(rows):
+        assert np.array_equal(other.predict(rows), names[model.predict(rows)])
 
 
 # Against other programs ---------------------------------------------------------------
