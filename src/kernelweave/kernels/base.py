@@ -296,6 +296,8 @@ def _dot(X: Array, Z: Array | None) -> Array:
 
 def _with_short_indices(X: csr_array) -> csr_array:
     """The same rows for distances that are compiled for indices of 32 bits."""
+    if max(X.shape[1], X.nnz) > np.iinfo(np.int32).max:
+        return X  # refused there, not cut off here
     indices = (own.astype(np.int32, copy=False) for own in (X.indices, X.indptr))
     return csr_array((X.data, *indices), X.shape)
 

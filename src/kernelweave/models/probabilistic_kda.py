@@ -71,7 +71,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         None takes their shares among the weighted training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: the noise is
-        chosen again without the rows of each fold, for four to six times the cost of
+        chosen again without the rows of each fold, for three to seven times the cost of
         the fit alone. There are fewer if every class has fewer rows. None skips them:
         the temperature then comes from rows left out one by one, at noise levels
         that were chosen with them.
