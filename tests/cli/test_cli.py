@@ -125,6 +125,15 @@ def test_fit(data, made, tmp_path, capsys):
     model.fit(made.data, made.target_names[made.target])
     written = [float(row["weight"]) for row in rows]
     np.testing.assert_allclose(written, model.kernel_weights_, atol=1e-12)
+    proof = model.certificate_
+    for line in (
+        f"status       {proof.status}",
+        f"value        {proof.value:.10g}",
+        f"lower bound  {proof.lower_bound:.10g}",
+        f"gap          {proof.gap:.1e} {proof.unit}",
+        f"problem      {proof.problem}",
+    ):
+        assert f"  {line}\n" in out
 
 
 @pytest.mark.parametrize(

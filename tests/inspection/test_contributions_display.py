@@ -38,7 +38,11 @@ def test_waterfall(cancer, cancer_model):
     assert tick_labels(display) == ["average row", *names, "this row"]
     predicted = cancer_model.predict(X[5:6])[0]
     assert display.ax_.get_title(loc="left") == f"Row 5: predicted {predicted}"
-    assert "log odds of malignant" in display.ax_.get_xlabel()
+    label = display.ax_.get_xlabel()
+    assert "log odds of malignant" in label
+    assert label.startswith("\u2190 benign ") and label.endswith(" malignant \u2192")
+    low, high = display.ax_.get_xlim()
+    assert low < min(stops.min(), 0) and high > max(stops.max(), 0)
 
 
 def test_waterfall_of_several_classes(wine, wine_model):

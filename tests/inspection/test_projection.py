@@ -38,6 +38,8 @@ def test_two_classes_are_histograms(cancer, cancer_model):
             text.get_text() for text in display.legend_.get_texts()
         ]
     assert display.ax_.get_ylabel() == "rows"
+    for mean, label in zip(display.means, cancer_model.classes_, strict=True):
+        assert display.means_[label].get_xdata()[0] == mean[0]
 
 
 def test_predicted_classes_without_y(wine, wine_model):
