@@ -152,6 +152,23 @@ def some(names: Iterable[str] = ONE_EACH, *conditions: Condition, **changes) -> 
     return found
 
 
+def cheap(name: str, views: object) -> BaseEstimator:
+    """The named setting with little to search for, for scikit-learn's own checks.
+
+    They do not depend on how close a fit is to its optimum.
+    """
+    model = clone(SETTINGS[name]).set_params(views=views)
+    if isinstance(model, KernelFDA):
+        model.set_params(alpha=0.1)
+    elif isinstance(model, SubspaceKernelSVC):
+        model.set_params(alpha=0.1, tol=0.3)
+    elif takes("C")(model):
+        model.set_params(C=1.0, tol=0.1)
+    elif isinstance(model, MixtureKDA):
+        model.set_params(noise=0.1, tol=0.1)
+    return model
+
+
 def in_turn(*, indirect: Sequence[str] = (), **values) -> pytest.MarkDecorator:
     """Parameters that take each of their values, but not in every combination.
 

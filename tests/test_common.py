@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.utils.estimator_checks import check_estimator
 
-from estimators import ONE_EACH, SETTINGS
+from estimators import ONE_EACH, cheap
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
-    MixtureKDA,
     MultipleKernelRidge,
-    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave.kernels import Pipe
@@ -33,27 +30,18 @@ IMPUTED = [("all", Pipe(SimpleImputer(), ["linear", "rbf"]), slice(None))]
 def configurations():
     """Every estimator in a cheap setting, and once each other form of input.
 
-    What is checked does not depend on how close a fit is to its optimum.
-
     One configuration with a single kernel includes the folds of ``cv_score_``, one has
     the kernels "auto", and one with explicit features takes sparse rows. Two kernels do
     for all others.
     """
     for name in ONE_EACH:
-        model = clone(SETTINGS[name])
-        if not isinstance(model, KernelFDA | KernelAlignment):
-            model.set_params(views=TWO)
+        model = cheap(name, TWO)
         if isinstance(model, KernelFDA):
-            model.set_params(views=ONE, alpha=0.1, cv=2)
+            model.set_params(views=ONE, cv=2)
+        elif isinstance(model, KernelAlignment):
+            model.set_params(views=None)
         elif isinstance(model, MultipleKernelRidge):
-            model = clone(SETTINGS["MultipleKernelRidge-nystroem"])
-            model.set_params(views=TWO)
-        elif isinstance(model, SubspaceKernelSVC):
-            model.set_params(alpha=0.1, tol=0.3)
-        elif "C" in model.get_params():
-            model.set_params(C=1.0, tol=0.1)
-        elif isinstance(model, MixtureKDA):
-            model.set_params(noise=0.1, tol=0.1)
+            model = cheap("MultipleKernelRidge-nystroem", TWO)
         yield name.partition("-")[0], model
     yield "KernelAlignment-precomputed", KernelAlignment("precomputed")
     yield (

@@ -453,6 +453,7 @@ def test_folds_that_divide_groups(rng):
 
 
 @pytest.mark.one_seed
+@pytest.mark.usefixtures("quick_stack")
 @pytest.mark.parametrize("kind", kinds(fits_with("groups"), alpha=1.0, norm=1))
 def test_forgotten_groups_are_missed(rng, kind):
     X, y, groups = groups_of_noise(rng)
