@@ -21,8 +21,8 @@ pytestmark = pytest.mark.one_seed
 
 @pytest.fixture
 def data(rng):
-    y = np.arange(60) % 3
-    X = rng.standard_normal((60, 4)) + 4 * np.eye(3, 4)[y]
+    y = np.arange(90) % 3
+    X = rng.standard_normal((90, 4)) + 4 * np.eye(3, 4)[y]
     return chen2008.normalised(X), y, chen2008.WIDTHS
 
 
@@ -40,7 +40,7 @@ def test_scaling(rng):
 
 
 def test_halves_choose_a_width(split):
-    assert len(split.y_train) == len(split.y_test) == 30
+    assert len(split.y_train) == len(split.y_test) == 45
     assert split.sigma in chen2008.WIDTHS[1:]  # the narrowest is useless
 
 

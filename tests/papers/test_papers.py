@@ -192,10 +192,10 @@ def test_l1_is_sparse_and_l2_is_not(tmp_path):
 
 @pytest.fixture
 def few_pictures(monkeypatch):
-    """Views of 40 made-up images of two kinds in place of the real ones."""
+    """Views of 60 made-up images of two kinds in place of the real ones."""
     rng = np.random.default_rng(0)
-    y = np.arange(40) % 2
-    views = [rng.standard_normal((40, 4)) + 1.5 * np.eye(2, 4)[y] for _ in range(5)]
+    y = np.arange(60) % 2
+    views = [rng.standard_normal((60, 4)) + 1.5 * np.eye(2, 4)[y] for _ in range(5)]
     stack = [RBF(factor=1 / width)(v) for v in views for width in yan2009.VIEW_WIDTHS]
     monkeypatch.setattr(yan2009, "pictures", lambda: (np.stack(stack), y))
 
