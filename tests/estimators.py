@@ -11,9 +11,10 @@ One list serves all test files::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from inspect import signature
+from inspect import getdoc, signature
 
 import numpy as np
 import pytest
@@ -210,6 +211,27 @@ def kinds(*conditions: Condition, **settings) -> list:
             own = {key: chosen[key] for key in chosen if takes(key)(each())}
             found.append(pytest.param(partial(each, **own), id=each.__name__))
     return found
+
+
+def targets_for(
+    model: BaseEstimator,
+    codes: np.ndarray,
+    names: Sequence[str] = ("red", "green", "blue"),
+) -> np.ndarray:
+    """The form of y that an estimator takes."""
+    if isinstance(model, MultipleKernelRidge):
+        return np.stack([codes + 0.1 * np.arange(len(codes)), -1.0 * codes], axis=1)
+    if isinstance(model, TransductiveKernelSVC):
+        return np.where(np.arange(len(codes)) % 5 == 4, -1, codes)
+    return np.array(names)[codes]
+
+
+def documented(model: BaseEstimator) -> Iterator[tuple[str, str]]:
+    """Names and types of the fitted attributes in the docstring of an estimator."""
+    text = getdoc(type(model)).partition("\nAttributes\n---")[2]
+    text = text.partition("\n\nSee Also\n---")[0]
+    for names, kind in re.findall(r"^(\w+_(?:, \w+_)*) : (.*)$", text, re.MULTILINE):
+        yield from ((name, kind) for name in names.split(", "))
 
 
 # Conditions ---------------------------------------------------------------------------

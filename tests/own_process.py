@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator, clone  # noqa: E402
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
 
 import kernelweave  # noqa: E402
-from estimators import ONE_EACH, SETTINGS, cheap  # noqa: E402
+from estimators import ONE_EACH, SETTINGS, cheap, targets_for  # noqa: E402
 from kernelweave import _array  # noqa: E402
 from kernelweave.kernels.spec import gram_stack, resolve_kernels  # noqa: E402
 from kernelweave.views.columns import (  # noqa: E402
@@ -43,7 +43,7 @@ from kernelweave.views.columns import (  # noqa: E402
     validate_features,
 )
 from kernelweave.views.precomputed import validate_precomputed  # noqa: E402
-from models.test_state import Untouched, check_unfitted, draw, targets_for  # noqa: E402
+from models.test_state import Untouched, check_unfitted, draw  # noqa: E402
 
 #: Whose limit of the address space ends the memory.
 LINUX = sys.platform.startswith("linux")

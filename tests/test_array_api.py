@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
 import numpy as np
@@ -15,6 +14,7 @@ from estimators import (
     ONE_EACH,
     OWN_WAYS,
     ask,
+    documented,
     every_estimator,
     in_turn,
     is_certified,
@@ -268,14 +268,6 @@ def test_callable_may_leave_the_library(data, other_backend):
     model = KernelFDA(views, alpha=0.1, cv=None).fit(other_backend.asarray(X), y)
     found = model.transform(other_backend.asarray(new))
     assert_allclose(to_numpy(found), expected.transform(new), rtol=1e-8, atol=1e-10)
-
-
-def documented(estimator):
-    """Names and types of the attributes in the docstring of an estimator."""
-    text = inspect.getdoc(type(estimator)).partition("\nAttributes\n---")[2]
-    text = text.partition("\n\nSee Also\n---")[0]
-    for names, kind in re.findall(r"^(\w+_(?:, \w+_)*) : (.*)$", text, re.MULTILINE):
-        yield from ((name, kind) for name in names.split(", "))
 
 
 @in_turn(

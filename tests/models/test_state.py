@@ -36,11 +36,10 @@ from estimators import (
     kinds,
     some,
     takes,
+    targets_for,
 )
 from kernelweave import (
     MultipleKernelFDA,
-    MultipleKernelRidge,
-    TransductiveKernelSVC,
     _array,
 )
 from kernelweave._array import to_numpy
@@ -79,15 +78,6 @@ def draw(n=24, columns=6, seed=0):
     X[:, 0] += 2 * codes
     X[:, 4] -= codes
     return X, codes
-
-
-def targets_for(model, codes, names=("red", "green", "blue")):
-    """The form of y that an estimator takes."""
-    if isinstance(model, MultipleKernelRidge):
-        return np.stack([codes + 0.1 * np.arange(len(codes)), -1.0 * codes], axis=1)
-    if isinstance(model, TransductiveKernelSVC):
-        return np.where(np.arange(len(codes)) % 5 == 4, -1, codes)
-    return np.array(names)[codes]
 
 
 def answers(model, rows):

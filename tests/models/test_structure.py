@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 import kernelweave
-from estimators import every_estimator
+from estimators import SETTINGS, documented, every_estimator, targets_for
 
 SOURCE = Path(kernelweave.__file__).parent
 VIEWS = [("sepal", "rbf", [0, 1]), ("petal", "linear", [2, 3])]
@@ -22,6 +22,31 @@ VIEWS = [("sepal", "rbf", [0, 1]), ("petal", "linear", [2, 3])]
 BORROWED = {"model", "estimator"}
 #: Functions that make another estimator of one.
 COPIES = {"copy", "copy.copy", "deepcopy", "copy.deepcopy", "clone"}
+#: Parameters with which a fit sets attributes that no listed setting sets.
+MORE = {
+    "SubspaceKernel": {"method": "alignment", "n_components": 1},
+    "ProbabilisticKDA": {"cv": 2},
+    "MixtureKDA": {"cv": 2},
+}
+
+
+@every_estimator
+def test_fits_set_every_documented_attribute(estimator):
+    """Each in at least one setting: none is documented but never there."""
+    kind = type(estimator)
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X, codes = X[::5].set_axis(["a", "b", "c", "d"], axis=1), y[::5].to_numpy()
+    settings = [clone(model) for model in SETTINGS.values() if type(model) is kind]
+    if kind.__name__ in MORE:
+        settings.append(kind(**MORE[kind.__name__]))
+    missing = {name for name, _ in documented(estimator)}
+    assert missing >= {"n_iter_", "n_features_in_", "feature_names_in_"}
+    for model in settings:
+        if missing:
+            model.set_params(views=VIEWS).fit(X, targets_for(model, codes))
+            missing -= {name for name in missing if hasattr(model, name)}
+            assert model.n_iter_ >= 1
+    assert not missing
 
 
 @every_estimator
