@@ -245,7 +245,7 @@ def test_alignment_is_the_larger(problem):
     assert kta.alignment_ > alignment(hsic.kernel_)
     assert kta.n_iter_ > hsic.n_iter_
     kta.set_params(max_iter=3, alpha=0.01, norm=np.inf)
-    with pytest.warns(ConvergenceWarning, match="stationary"):
+    with pytest.warns(ConvergenceWarning, match=r"stationary .* use method='hsic'"):
         kta.fit(problem.X, problem.y)
 
 

@@ -397,7 +397,8 @@ callable, default="normalized"
             warnings.warn(
                 f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
                 f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "
-                f"after {aligned.n_iter} iterations; raise max_iter",
+                f"after {aligned.n_iter} iterations; raise max_iter or lower "
+                "n_components, or use method='hsic', which has a closed form",
                 ConvergenceWarning,
                 stacklevel=5,
             )
