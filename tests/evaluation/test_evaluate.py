@@ -384,7 +384,7 @@ def test_a_row_without_a_prediction_is_not_right(rows):
         (make_pipeline(classifier()), [0, 1], "got Pipeline; .* pass its last step"),
         (TransductiveKernelSVC(VIEWS), [1, -1], "without a label with -1"),
         (TransductiveKernelSVC(VIEWS), ["a", "-1"], "without a label with -1"),
-        (classifier(), ["a", None], r"no label in row 1"),
+        (classifier(), ["a", None], r"NaN or None in row 1"),
     ],
 )
 def test_refusals(model, y, message):

@@ -173,7 +173,7 @@ def test_targets_that_are_none(estimator, table):
     text = y.map({0: "ill", 1: "well"}).astype(object)
     for gap in (None, np.nan, pd.NA):
         text.iloc[[3, 8]] = gap
-        with pytest.raises(ValueError, match="no label in rows 3, 8"):
+        with pytest.raises(ValueError, match="NaN or None in rows 3, 8"):
             clone(estimator).fit(X, text)
 
 

@@ -33,7 +33,6 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
     check_priors,
-    encode_labels,
     moved_rows,
     number,
     on_device,
@@ -256,7 +255,7 @@ class MixtureKDA(KernelDiscriminant):
                 f"'shared'); got weights={self.weights!r}"
             )
         read, labels, design = read_weighted_views(self, X, y, sample_weight)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        classes, codes = np.unique(labels, return_inverse=True)
         priors = check_priors(self.priors, classes)
         progress = Progress(self, X, y, sample_weight)
         warn_twins(read.views, read.positions)

@@ -397,7 +397,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             R^2.
         """
         owner = type(self).__name__
-        truth = as_numbers(of_own_type(y, owner), owner).astype(np.float64)
+        truth = as_numbers(of_own_type(y, owner), owner)
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))

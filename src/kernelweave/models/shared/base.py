@@ -56,7 +56,6 @@ from kernelweave.models.shared.inputs import (
     check_home,
     check_parameters,
     check_priors,
-    encode_labels,
     first_kernel,
     integer,
     of_own_type,
@@ -432,7 +431,7 @@ def learn_classes(
 
     The estimator ``model`` says how classes are weighted and scored.
     """
-    classes, codes = encode_labels(rows.targets, type(model).__name__)
+    classes, codes = np.unique(rows.targets, return_inverse=True)
     priors = check_priors(model.priors, classes)
     measure = None if model.scoring is None else Measure(model.scoring, classes)
     own = partial(fit, priors, measure)

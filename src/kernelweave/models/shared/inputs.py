@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _num_samples, check_array, column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d
 
 from kernelweave._array import (
     Array,
@@ -194,17 +194,18 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
 IDENTITY = "weighs kernels against an identity of trace n"
 
 
-def require_targets(X: Any, y: Any, owner: str) -> Any:
-    """Targets of the rows of X in host memory; ``owner`` names the estimator."""
+def read_targets(X: Any, y: Any, owner: str) -> np.ndarray:
+    """Targets (n,) or (n, t) of the rows of X; ``owner`` names the estimator."""
     if y is None:
         raise ValueError(
             f"{owner} requires y to be passed, but the target y is None. Pass one "
             "target per row of X"
         )
     refuse_name(X, y, owner)
-    refuse_no_list(y, owner)
     check_same_rows(X, y, owner, "y")
-    return to_numpy(y) if is_array(y) else y
+    values = of_own_type(y, owner)
+    check_length(X, values, owner)
+    return values
 
 
 def check_same_rows(X: Any, values: Any, owner: str, name: str) -> None:
@@ -259,28 +260,6 @@ def refuse_own_target(model: KernelModel, X: Any, y: Any) -> None:
             )
 
 
-def refuse_no_list(y: Any, owner: str) -> None:
-    """Refuse what does not hold one target, or one row of targets, per row of X."""
-    if issparse(y):
-        raise TypeError(f"{owner}: y is sparse, but must be dense. Pass y.toarray()")
-    shape = np.shape(y) if hasattr(y, "shape") else np.shape(np.asarray(y, object))
-    if len(shape) == 0:
-        raise ValueError(
-            f"{owner}: y should be a 1d array with one target per row of X; got "
-            f"{type(y).__name__} {y!r:.80}"
-        )
-    if len(shape) > 2:
-        raise ValueError(
-            f"{owner}: y has {len(shape)} axes, shape {tuple(shape)}. Pass one target "
-            "per row of X, an array of shape (n,), or (n, t) for t outputs"
-        )
-    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
-        raise ValueError(
-            f"{owner}: Complex data not supported: y has the dtype {y.dtype}. Pass its "
-            "real part, or its real and imaginary parts as two outputs of a regression"
-        )
-
-
 def check_length(X: Any, y: Any, owner: str) -> None:
     """Refuse y unless it has as many entries as X has rows."""
     rows, targets = _num_samples(first_kernel(X)), _num_samples(y)
@@ -291,41 +270,45 @@ def check_length(X: Any, y: Any, owner: str) -> None:
         )
 
 
-def refuse_odd_numbers(y: np.ndarray, owner: str) -> None:
-    """Refuse NaN and infinity among targets (n,) or (n, t)."""
-    if y.dtype.kind != "f":
-        return
-    rows = ~np.isfinite(y.reshape(len(y), -1) if y.size else y[:, None])
-    bad = np.flatnonzero(rows.any(axis=1)).tolist()
-    if bad:
-        infinite = f"infinity or a value too large for dtype('{y.dtype}')"
-        found = "NaN" if np.isnan(y[bad]).any() else infinite
-        raise ValueError(
-            f"{owner}: Input y contains {found} in {with_names('row', map(str, bad))}. "
-            "Drop such rows from X and y"
-        )
-
-
 def first_kernel(X: Any) -> Any:
     """The first of a dict of kernels, which has as many rows as all; else X itself."""
     return next(iter(X.values()), X) if is_dict(X) else X
 
 
-def _label_column(X: Any, y: Any, owner: str, mixed: bool) -> np.ndarray:
-    """One label per row of X, (n,); ``mixed``: text may mark rows without one."""
-    y = require_targets(X, y, owner)
-    refuse_indicators(y, owner)
-    y = of_own_type(y, owner)
-    if not mixed:
-        refuse_mixture(y, owner)
-    y = column_or_1d(y, warn=True)
-    check_length(X, y, owner)
-    return y
+def _label_column(X: Any, y: Any, owner: str) -> np.ndarray:
+    """One label per row of X, (n,); of any kinds, since text may mark some rows."""
+    values = read_targets(X, y, owner)
+    if values.ndim == 2 and values.shape[1] > 1:
+        raise ValueError(f"{owner}: {_why_no_labels(values, hasattr(y, 'iloc'))}")
+    return column_or_1d(values, warn=True)
+
+
+def _why_no_labels(values: np.ndarray, is_frame: bool) -> str:
+    """What is wrong with several columns (n, k) in place of labels, and what to do."""
+    shape, numeric = values.shape, values.dtype.kind in "fiub"
+    if numeric and np.all((values == 0) | (values == 1)) and np.all(values.sum(1) == 1):
+        fix = "y.idxmax(axis=1)" if is_frame else "y.argmax(axis=1)"
+        return (
+            f"y has one column for each of {shape[1]} classes (one-hot), but must hold "
+            f"one label per row. Pass {fix}"
+        )
+    return (
+        f"y should be a 1d array with one label per row; it has the shape {shape}. For "
+        "several outputs, fit one model for each column, as "
+        "sklearn.multioutput.MultiOutputClassifier does"
+    )
 
 
 def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
     """The labels (n,) of the rows of X."""
-    y = _label_column(X, y, owner, mixed=False)
+    y = _label_column(X, y, owner)
+    refuse_no_classes(y, owner)
+    return y
+
+
+def refuse_no_classes(y: np.ndarray, owner: str) -> None:
+    """Refuse labels (n,) that mix text and numbers, or are quantities."""
+    refuse_mixture(y, owner)
     try:
         check_classification_targets(y)
     except ValueError as error:
@@ -333,27 +316,6 @@ def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
             f"{owner}: {error} For quantities use MultipleKernelRidge; if they are "
             "names of classes, pass y.astype(str)"
         ) from error
-    return y
-
-
-def refuse_indicators(y: Any, owner: str) -> None:
-    """Refuse one column per class in place of labels, and say how to get labels."""
-    shape = np.shape(y) if hasattr(y, "shape") else np.shape(np.asarray(y, object))
-    if len(shape) != 2 or shape[1] < 2:
-        return
-    values = np.asarray(y)
-    numeric = values.dtype.kind in "fiub"
-    if numeric and np.all((values == 0) | (values == 1)) and np.all(values.sum(1) == 1):
-        fix = "y.idxmax(axis=1)" if hasattr(y, "iloc") else "y.argmax(axis=1)"
-        raise ValueError(
-            f"{owner}: y has one column for each of {shape[1]} classes (one-hot), but "
-            f"must hold one label per row. Pass {fix}"
-        )
-    raise ValueError(
-        f"{owner}: y should be a 1d array with one label per row; it has the shape "
-        f"{tuple(shape)}. For several outputs, fit one model for each column, as "
-        "sklearn.multioutput.MultiOutputClassifier does"
-    )
 
 
 def of_own_type(y: Any, owner: str) -> np.ndarray:
@@ -362,26 +324,47 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
     Frames hold these in types of their own, which NumPy has as objects at best. What
     would change stays as it is: integers beyond 64 bits, text beside numbers.
     """
-    refuse_no_list(y, owner)
+    if issparse(y):
+        raise TypeError(f"{owner}: y is sparse, but must be dense. Pass y.toarray()")
     values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
+    if values.ndim == 0:
+        raise ValueError(
+            f"{owner}: y should be a 1d array with one target per row of X; got "
+            f"{type(y).__name__} {y!r:.80}"
+        )
+    if values.ndim > 2 or 0 in values.shape[1:]:
+        raise ValueError(
+            f"{owner}: y has {values.ndim} axes, shape {values.shape}. Pass one target "
+            "per row of X, an array of shape (n,), or (n, t) for t outputs"
+        )
     if values.dtype.kind in ("O", "T"):
-        refuse_gaps(values, owner)
+        gaps = [row for (row, *_), value in np.ndenumerate(values) if is_gap(value)]
+        _refuse_gaps(gaps, "NaN or None", owner)
         items = values.reshape(-1).tolist()
         if all(isinstance(value, str | Number | np.bool_) for value in items):
             plain = np.asarray(items)
-            if plain.dtype.kind in "biufU" and plain.tolist() == items:
+            if plain.dtype.kind in "biufcU" and plain.tolist() == items:
                 values = plain.reshape(values.shape)
-    refuse_odd_numbers(values, owner)
+    if values.dtype.kind == "c":
+        raise ValueError(
+            f"{owner}: Complex data not supported: y has the dtype {values.dtype}. "
+            "Pass its real part, or its real and imaginary parts as two outputs of a "
+            "regression"
+        )
+    if values.dtype.kind == "f":
+        gaps = np.nonzero(~np.isfinite(values))[0].tolist()
+        infinite = f"infinity or a value too large for dtype('{values.dtype}')"
+        found = "NaN" if np.isnan(values).any() else infinite
+        _refuse_gaps(gaps, found, owner)
     return values
 
 
-def refuse_gaps(y: np.ndarray, owner: str) -> None:
-    """Refuse rows without a target: None, NaN or NA among objects (n,) or (n, t)."""
-    gaps = sorted({row for (row, *_), value in np.ndenumerate(y) if is_gap(value)})
-    if gaps:
+def _refuse_gaps(rows: list[int], found: str, owner: str) -> None:
+    """Refuse rows whose targets hold what was ``found``, if there are any."""
+    if rows:
+        where = with_names("row", map(str, dict.fromkeys(rows)))
         raise ValueError(
-            f"{owner}: Input y contains NaN or None: no label in "
-            f"{with_names('row', map(str, gaps))}. Drop such rows from X and y"
+            f"{owner}: Input y contains {found} in {where}. Drop such rows from X and y"
         )
 
 
@@ -447,7 +430,7 @@ def read_some_labels(
     Unlabelled rows have the label ``marker`` or, among strings and objects, its text:
     NumPy turns every entry of ``["a", "b", -1]`` into a string.
     """
-    y = _label_column(X, y, owner, mixed=True)
+    y = _label_column(X, y, owner)
     labelled = ~has_marker(y, marker)
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
@@ -461,7 +444,8 @@ def read_some_labels(
             f"{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
-    given = check_labels(given, given, owner)
+    given = of_own_type(given, owner)
+    refuse_no_classes(given, owner)
     classes, codes[labelled] = encode_labels(given, owner)
     return classes, codes
 
@@ -479,27 +463,20 @@ def has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
 
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     """The outputs of the rows of X as (n, n_outputs) in float64."""
-    given = require_targets(X, y, owner)
-    y = np.asarray(given)
-    check_length(X, y, owner)
-    y = as_numbers(y, owner)
-    refuse_odd_numbers(y, owner)
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    y = as_numbers(read_targets(X, y, owner), owner)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     return y.reshape(len(y), -1)
 
 
 def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
-    """Targets as numbers; None becomes NaN, and text is refused, even that of numbers.
+    """Targets from :func:`of_own_type` in float64; text is refused, even of numbers.
 
     Labels read from a file are often text: as numbers they would be ranks at best.
     """
-    if y.dtype.kind in "fiubc":
-        return y
-    for place, value in np.ndenumerate(y):
-        number = isinstance(value, Number | np.bool_) and y.dtype.kind != "m"
-        if not number and not is_gap(value):
+    entries = () if y.dtype.kind in "fiub" else np.ndenumerate(y)
+    for place, value in entries:
+        if not isinstance(value, Number | np.bool_) or y.dtype.kind == "m":
             kind = "text" if isinstance(value, str) else type(value).__name__
             hint = "Convert them with y.astype(float) if they are quantities; for "
             raise ValueError(
@@ -507,7 +484,6 @@ def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
                 f"{place[0]}, but this is a regression, which needs numbers. {hint}"
                 "classes use MultipleKernelFDA"
             )
-    y = np.where(np.vectorize(is_gap, otypes=[bool])(y), np.nan, y)
     try:
         return np.asarray(y, dtype=np.float64)
     except OverflowError as error:
@@ -545,7 +521,7 @@ def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
         raise ValueError(
             f"Unknown label type: {kind!r}. {owner} takes class labels or numbers"
         )
-    return check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+    return y.reshape(len(y), -1).astype(np.float64)
 
 
 def read_label_factor(
@@ -587,9 +563,8 @@ def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
 ) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
-    y = of_own_type(require_targets(X, y, owner), owner)
+    y = read_targets(X, y, owner)
     refuse_mixture(y, owner)
-    check_length(X, y, owner)
     with np.errstate(invalid="ignore"):  # it compares numbers with whole ones
         kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
@@ -781,11 +756,16 @@ def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:
 
 
 def read_groups(
-    groups: Any, n: int, owner: str, does: str = "leaves out one group at a time"
+    groups: Any,
+    n: int,
+    owner: str,
+    does: str = "leaves out one group at a time",
+    keep: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """Codes (n,) of the groups; None if every row is a group of its own.
+    """Codes (m,) of the groups; None if every row is a group of its own.
 
-    ``owner`` and what it ``does`` with groups are for messages.
+    These are the groups of the rows ``keep`` (m,), by default of all n. ``owner`` and
+    what it ``does`` with groups are for messages.
     """
     if groups is None:
         return None
@@ -804,6 +784,7 @@ def read_groups(
             f"{owner}: groups has no entry for {with_names('row', map(str, gaps))}. "
             "Give every row a group, perhaps one of its own"
         )
+    groups = groups if keep is None else groups[keep]
     try:
         values, codes = np.unique(groups, return_inverse=True)
     except TypeError as error:
@@ -816,7 +797,7 @@ def read_groups(
             f"{owner} {does}, which needs at least 2 groups, but there is 1: all rows "
             f"are in group {values.tolist()[0]!r}. Check groups, or leave them out"
         )
-    return None if len(values) == n else codes
+    return None if len(values) == len(groups) else codes
 
 
 def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
@@ -1111,13 +1092,11 @@ def _rows_that_count(
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Rows of positive weight (None: all), and their weights and codes of groups."""
     owner = type(model).__name__
-    check_same_rows(X, groups, owner, "groups")
-    codes = read_groups(groups, len(targets), owner)
     labels = targets if is_classifier(model) else None
     given = sample_weight, model.class_weight, owner
     keep, weights = read_row_weights(X, labels, *given)
-    if keep is not None and codes is not None:
-        codes = read_groups(codes[keep], len(keep), owner)
+    check_same_rows(X, groups, owner, "groups")
+    codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
     return keep, weights, codes
@@ -1149,16 +1128,16 @@ def _refuse_dominance(
 
 def read_row_design(
     model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
-    """The rows that count, their targets, weights (n,) and codes of groups (n,).
+) -> tuple[Any, np.ndarray, RowDesign]:
+    """The rows that count, their targets, and their weights and groups.
 
     For rows that have not been read yet.
     """
     targets = check_targets(model, X, y)
     keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
     if keep is not None:
-        X, y = _safe_indexing(X, keep), _safe_indexing(y, keep)
-    return X, y, weights, codes
+        X, targets = _safe_indexing(X, keep), targets[keep]
+    return X, targets, RowDesign(len(targets), weights, codes)
 
 
 def read_weighted_views(
@@ -1192,7 +1171,7 @@ def read_labelled_rows(
 ) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
     """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
     rows, labels, design = read_weighted_rows(model, X, y, sample_weight)
-    return rows, *encode_labels(labels, type(model).__name__), design
+    return rows, *np.unique(labels, return_inverse=True), design
 
 
 def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:

@@ -115,11 +115,9 @@ def read_features(
     if is_dask(X):
         return _read_dask(intake, X, y)
     if at_once:
-        X, y, weights, groups = read_row_design(model, X, y, sample_weight, groups)
+        X, y, design = read_row_design(model, X, y, sample_weight, groups)
         X = validate_features(intake.estimator, X, reset=True)
-        y = intake.targets(X, y)
         intake.look(X)
-        design = RowDesign(len(y), weights, groups)
     stream = open_stream(X, y, intake.chunk_rows(X))
     portions = intake.portions(stream.portions(), design)
     waiting, sample = draw_sample(intake, stream, portions)
