@@ -1888,6 +1888,17 @@ add(
     grouped,
 )
 add(
+    "one group among the rows that count",
+    arguments(
+        groups=np.repeat(["a", "b"], N // 2),
+        sample_weight=np.repeat([1.0, 0.0], N // 2),
+    ),
+    "all rows are in group 'a'",
+    "at least 2 groups",
+    "leave them out",
+    grouped,
+)
+add(
     "groups with two axes",
     arguments(groups=np.ones((N, 2))),
     "the shape (12, 2)",
@@ -2060,6 +2071,16 @@ add(
     "leave it at 'loo', or use objective='fisher'",
     learner,
 )
+for form in ({"scatter": "within"}, {"formulation": "block"}):
+    name, value = next(iter(form.items()))
+    add(
+        f"objective='loo' with {name}={value!r}",
+        params(objective="loo", alpha="loo", **form),
+        f"{name}={value!r}",
+        "is a form of Fisher's criterion",
+        "use objective='fisher'",
+        fda,
+    )
 add(
     "scatter='within' with a learned alpha",
     params(scatter="within", alpha="learn"),

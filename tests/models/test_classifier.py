@@ -170,6 +170,16 @@ def test_booleans(estimator, make_problem):
     assert np.array_equal(labels, fitted(estimator, problem).predict(problem.new) == 1)
 
 
+@pytest.mark.one_seed
+@pytest.mark.parametrize("estimator", some(ONE_EACH, is_classifier, cv=None))
+def test_many_whole_numbers_are_questioned_once(estimator, rng):
+    y = np.repeat(np.arange(20, 50), 4)
+    X = y[:, None] + rng.normal(size=(len(y), 2))
+    with pytest.warns(UserWarning, match="30 different whole numbers") as found:
+        clone(estimator).set_params(views=None).fit(X, y)
+    assert sum("whole numbers" in str(one.message) for one in found) == 1
+
+
 def containers(values):
     """The same labels in every kind of column, by name; a list may hold None."""
     pd = pytest.importorskip("pandas")

@@ -180,7 +180,7 @@ def in_chunks(model, X, y):
 
 def fitted_in_chunks(model, X, y):
     rows = in_chunks(model, X, y)
-    model._set_fitted(model._learn(rows, LearnerOptions.of(model, None), None))
+    model._set_fitted(model._learn(rows, LearnerOptions.of(model, None)))
     return model
 
 

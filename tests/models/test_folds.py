@@ -174,6 +174,18 @@ class Both:
             yield from one.split(*given)
 
 
+@pytest.mark.one_seed
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_state_draws_the_folds(data, seed):
+    X, y = data
+    model = MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, random_state=seed).fit(X, y)
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    expected = clone(model).set_params(cv=folds).fit(X, y)
+    other = clone(model).set_params(random_state=2).fit(X, y)
+    found = [m.gaussians_.temperature for m in (model, expected, other)]
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("model", some(ONE_EACH, takes("cv"), views=VIEWS, alpha=0.1))
 def test_rows_that_are_held_out_twice_count_twice(data, model):
     X, y = data

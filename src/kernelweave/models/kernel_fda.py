@@ -230,8 +230,7 @@ class KernelFDA(KernelDiscriminant):
             cv=self.cv,
             progress=progress,
         )
-        fit = self._discriminate
-        fitted = learn_classes(self, kernels, options, fit, progress)
+        fitted = learn_classes(self, kernels, options, self._discriminate)
         self._set_fitted(fitted, _has_groups=groups is not None)
         progress.end()
         return self

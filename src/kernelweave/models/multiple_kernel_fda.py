@@ -16,7 +16,6 @@ from kernelweave.models.shared.base import (
     FisherSolver,
     KernelDiscriminant,
     Missing,
-    Progress,
     Psd,
     available,
     check_learner_parameters,
@@ -368,16 +367,13 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
     def _learn(
-        self,
-        rows: KernelRows | SummedRows,
-        options: LearnerOptions,
-        progress: Progress,
+        self, rows: KernelRows | SummedRows, options: LearnerOptions
     ) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""
         if isinstance(rows, SummedRows):
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, priors)
-        return learn_classes(self, rows, options, self._discriminate, progress)
+        return learn_classes(self, rows, options, self._discriminate)
 
     def _discriminate(
         self,

@@ -22,7 +22,6 @@ from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,
     Missing,
-    Progress,
     Psd,
     available,
     check_learner_parameters,
@@ -293,17 +292,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
     def _learn(
-        self,
-        rows: KernelRows | SummedRows,
-        options: LearnerOptions,
-        progress: Progress,
+        self, rows: KernelRows | SummedRows, options: LearnerOptions
     ) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
             return fit_output_moments(options, rows)
         measure = None if self.scoring is None else Measure(self.scoring)
         fit = partial(self._regress, measure)
-        return learn_rows(options, rows, rows.targets, fit, measure, progress)
+        return learn_rows(options, rows, rows.targets, fit, measure)
 
     def _regress(
         self, measure: Measure | None, options: LearnerOptions, *rows: Any

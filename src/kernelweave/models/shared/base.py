@@ -294,6 +294,14 @@ def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
             "objective='loo' learns alpha together with the weights; got "
             f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
         )
+    for name, usual in {"scatter": "total", "formulation": "exact"}.items():
+        value = getattr(model, name)
+        if model.objective == "loo" and value != usual:
+            raise ValueError(
+                f"{name}={value!r} is a form of Fisher's criterion, in place of which "
+                "objective='loo' minimises the leave-one-out error; set "
+                f"{name}={usual!r}, or use objective='fisher'"
+            )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
         if is_precomputed(model.views) and value in values:
@@ -383,9 +391,9 @@ def train(
     options = LearnerOptions.of(model, progress)
     rows = read_training(model, *given)
     if options.interactions != "auto" or not may_interact(rows):
-        fitted: Fitted = model._learn(rows, options, progress)
+        fitted: Fitted = model._learn(rows, options)
         return fitted
-    alone = model._learn(rows, replace(options, cv=None), progress)
+    alone = model._learn(rows, replace(options, cv=None))
     if progress.stopped:
         why = f"{STOPPED} before products of views were tried"
         return replace(alone, folds=NO_SCORE.format(why) if model.cv else why)
@@ -394,7 +402,7 @@ def train(
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
         rows = read_training(model, *given, products=True)
-        return with_products_if_better(model._learn(rows, options, progress), alone)
+        return with_products_if_better(model._learn(rows, options), alone)
 
 
 def learn_rows(
@@ -403,20 +411,17 @@ def learn_rows(
     targets: np.ndarray,
     fit: Callable[..., Fitted],
     measure: Measure | None,
-    progress: Progress,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
     bank, design = rows.bank, rows.design
     fitted = fit(options, bank, targets, design)
-    if options.cv is not None and progress.stopped:
+    if options.cv is not None and options.stopped:
         fitted = replace(fitted, folds=NO_SCORE.format(f"{STOPPED} before the folds"))
     elif options.cv is not None and not rows.rows.see_targets:
         again: Fit = partial(fit, options.for_folds(fitted.choice))
         if options.interactions == "auto":
             again = choosing_products(again)
-        fitted = with_score(
-            fitted, bank, targets, design, options.cv, again, progress.fold, measure
-        )
+        fitted = with_score(fitted, bank, targets, design, options, again, measure)
     return rows.trained(fitted)
 
 
@@ -425,7 +430,6 @@ def learn_classes(
     rows: KernelRows,
     options: LearnerOptions,
     fit: Callable[..., Fitted],
-    progress: Progress,
 ) -> Fitted:
     """Like :func:`learn_rows`: ``fit(priors, measure, options, bank, codes, design)``.
 
@@ -435,7 +439,7 @@ def learn_classes(
     priors = check_priors(model.priors, classes)
     measure = None if model.scoring is None else Measure(model.scoring, classes)
     own = partial(fit, priors, measure)
-    fitted = learn_rows(options, rows, codes, own, measure, progress)
+    fitted = learn_rows(options, rows, codes, own, measure)
     return replace(fitted, classes=classes)
 
 
@@ -514,8 +518,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     scale: str | None = "trace"
     missing: Missing = "error"
     features: str = "auto"
-    n_features: int  # read only where features may be explicit, like the next one
-    random_state: Any
+    n_features: int  # read only where features may be explicit
+    random_state: Any = 0
     device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
@@ -704,7 +708,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Learn from all rows.
 
-        Subclasses define ``_learn(rows, options, progress) -> Fitted``.
+        Subclasses define ``_learn(rows, options) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
         fitted = train(self, X, y, sample_weight, groups, progress)
@@ -724,7 +728,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if moments is not None:
             progress = Progress(self, X, y, sample_weight)
             options = LearnerOptions.of(self, progress)
-            self._set_fitted(self._learn(moments, options, progress))
+            self._set_fitted(self._learn(moments, options))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions

@@ -100,6 +100,7 @@ class LearnerOptions:
     max_iter: int | None = None
     interactions: bool | str = False
     cv: Any = None
+    random_state: Any = 0
     progress: Any = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
@@ -108,11 +109,11 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
         """The parameters of a model, or the defaults of those that are None."""
-        internal = ("progress", "near", "norms", "sampled")
+        internal = ("random_state", "progress", "near", "norms", "sampled")
         names = [one.name for one in fields(cls) if one.name not in internal]
         found = {name: getattr(model, name) for name in names}
         given = {name: value for name, value in found.items() if value is not None}
-        return cls(**given, progress=progress)
+        return cls(**given, random_state=model.random_state, progress=progress)
 
     @property
     def callback(self) -> Callback | None:
@@ -796,6 +797,7 @@ def learnable_splits(
     targets: np.ndarray,
     design: RowDesign,
     classify: bool,
+    random_state: Any = 0,
     every_class: bool = False,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """:func:`choose_splits`, without those that leave too little to learn or to test.
@@ -803,7 +805,7 @@ def learnable_splits(
     Leaving out one group after another takes at least two groups, and two classes.
     """
     several = [design.units, targets] if classify else [design.units]
-    chosen = choose_splits(cv, targets, design, classify, every_class=every_class)
+    chosen = choose_splits(cv, targets, design, classify, random_state, every_class)
     return [
         (train, test)
         for train, test in chosen
@@ -1060,18 +1062,18 @@ def with_score(
     bank: RowBank,
     targets: np.ndarray,
     design: RowDesign,
-    cv: Any,
+    options: LearnerOptions,
     fit: Fit,
-    report: Callable[[int, int], object],
     measure: Measure | None = None,
 ) -> Fitted:
     """The fit with its score on folds, which also set the temperature of a classifier.
 
-    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t); ``cv`` is a number of
-    folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
+    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t). The ``options`` name the
+    folds, and who is told of each. Another ``measure`` replaces the accuracy or R^2.
     """
-    classify = fitted.gaussians is not None
-    splits = learnable_splits(cv, targets, design, classify, measure is not None)
+    classify, report = fitted.gaussians is not None, options.progress.fold
+    how = options.cv, targets, design, classify, options.random_state
+    splits = learnable_splits(*how, every_class=measure is not None)
     folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
         if classify:
