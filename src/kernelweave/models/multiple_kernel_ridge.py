@@ -291,9 +291,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         return self._fit_portions(X, y, sample_weight, portions, moments)
 
-    def _learn(
-        self, rows: KernelRows | SummedRows, options: LearnerOptions
-    ) -> Fitted:
+    def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         if isinstance(rows, SummedRows):
             return fit_output_moments(options, rows)
