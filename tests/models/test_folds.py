@@ -140,7 +140,16 @@ def test_folds_that_search_from_the_alpha_of_all_rows(rng):
     assert model.cv_score_ == pytest.approx(np.mean(right), abs=2.5 / n)
 
 
+class Masks(GroupKFold):
+    """Folds as masks over the rows."""
+
+    def split(self, X, y=None, groups=None):
+        for train, test in super().split(X, y, groups):
+            yield tuple(np.isin(np.arange(len(X)), rows) for rows in (train, test))
+
+
 SPLITTERS = {
+    "masks": (Masks(3), GroupKFold(3)),
     "one group out": (LeaveOneGroupOut(), LeaveOneGroupOut()),
     "two groups of groups": (GroupKFold(2), GroupKFold(2)),
     "a number": (5, StratifiedGroupKFold(5, shuffle=True, random_state=0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from estimators import in_turn, kinds, takes
 from kernelweave import (
@@ -124,3 +124,21 @@ def test_signed_weights_have_solvers_of_their_own(estimator, signed):
         message = f"solver={solver!r} is for signed={not signed}; with signed={signed}"
         with pytest.raises(ValueError, match=message):
             model.set_params(solver=solver).fit(None, None)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(alpha="learn", norm=1, cv=None),
+        MultipleKernelSVC(C="learn", margin="l2", norm=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_weights_of_kernels_that_say_nothing_are_equal(model):
+    """With its first cut, this solver finds that all weight is on the identity."""
+    X, y = np.random.default_rng(1).normal(size=(30, 4)), np.arange(30) % 2
+    views = [("a", "rbf", [0, 1]), ("b", "linear", [2, 3])]
+    model = clone(model).set_params(views=views, solver="cutting_plane").fit(X, y)
+    assert model.certificate_.converged
+    assert model.kernel_weights_.tolist() == [0.5, 0.5]
+    assert np.ptp(model.decision_function(X)) < 1e-9

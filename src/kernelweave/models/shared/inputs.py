@@ -341,7 +341,8 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
         gaps = [row for (row, *_), value in np.ndenumerate(values) if is_gap(value)]
         _refuse_gaps(gaps, "NaN or None", owner)
         items = values.reshape(-1).tolist()
-        if all(isinstance(value, str | Number | np.bool_) for value in items):
+        known = str | Number | np.bool_
+        if all(isinstance(value, known) or is_array(value) for value in items):
             plain = np.asarray(items)
             if plain.dtype.kind in "biufcU" and plain.tolist() == items:
                 values = plain.reshape(values.shape)

@@ -18,6 +18,7 @@ from sklearn.model_selection import (
 )
 
 from kernelweave._array import (
+    DOUBLE_EPS,
     Array,
     FactorizationError,
     deviations,
@@ -541,9 +542,7 @@ def _solved(
     title = f"{name}, l{norm:.3g} weights, {how}"
     weights, unit = solution.weights, 1.0
     if learned:
-        weights, alpha = split_learned(weights, weight_set)
-        largest = int(np.argmax(weights))
-        unit = float(weights[largest] / solution.weights[1 + largest])
+        weights, alpha, unit = split_learned(weights, weight_set)
     fit = None
     if target is not None and type(problem) is Fisher:
         fit = problem.last_fit(solution.weights, target, unit)
@@ -600,16 +599,19 @@ def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
 
 def split_learned(
     weights: np.ndarray, weight_set: WeightSet
-) -> tuple[np.ndarray, float]:
-    """Kernel weights on the boundary of their set, and that of the identity to match.
+) -> tuple[np.ndarray, float, float]:
+    """Kernel weights on the boundary of their set, that of the identity, and a unit.
 
-    The identity comes first in ``weights`` (p + 1,).
+    The identity comes first in ``weights`` (p + 1,); all are multiplied by the unit.
     """
-    identity, kernels = float(weights[0]), weights[1:]
+    kernels = weights[1:]
+    if not np.any(kernels):  # the identity outweighs them all: they are rounding
+        kernels = np.full_like(kernels, DOUBLE_EPS)
     uniform = weight_set.is_point(len(kernels))  # a mean of kernels, not their sum
     scaled = Uniform().scale(kernels) if uniform else weight_set.scale(kernels)
     largest = int(np.argmax(kernels))
-    return scaled, identity * float(scaled[largest] / kernels[largest])
+    unit = float(scaled[largest] / kernels[largest])
+    return scaled, float(weights[0]) * unit, unit
 
 
 @dataclass(frozen=True)
@@ -760,7 +762,7 @@ def choose_splits(
     rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
         given = cv.split(rows, targets, groups)
-        splits = [(np.asarray(train), np.asarray(test)) for train, test in given]
+        splits = [(_numbers(train), _numbers(test)) for train, test in given]
         last = max(
             (int(np.max(s, initial=0)) for both in splits for s in both), default=0
         )
@@ -790,6 +792,12 @@ def choose_splits(
         few = "The (least populated class in y|number of unique classes) "
         warnings.filterwarnings("ignore", few)
         return list(splitter.split(rows, targets if classify else None, groups))
+
+
+def _numbers(rows: Any) -> np.ndarray:
+    """The numbers of the rows that a splitter gives by number, or by a mask (n,)."""
+    rows = np.asarray(rows)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
 def learnable_splits(

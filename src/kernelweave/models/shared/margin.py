@@ -171,9 +171,8 @@ def learn_margin(
     price = float("inf") if options.margin == "hard" else options.C
     if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
-        before = float(np.max(weights[1:]))
-        weights, tau = split_learned(weights, weight_set)
-        coef *= before / float(np.max(weights))
+        weights, tau, unit = split_learned(weights, weight_set)
+        coef /= unit
         price = 1.0 / tau if tau > 0 else float("inf")
     functions = functions_of(bank, weights, coef)
     intercept = criterion.intercept(solution.weights, solution.coef)
