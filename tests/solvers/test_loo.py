@@ -94,7 +94,7 @@ def test_best_alpha_is_the_minimum(rng):
     fine = np.logspace(-6, 3, 4001)
     assert path.press([alpha])[0] <= np.min(path.press(fine)) * (1 + 1e-6)
     coarse = np.array([10.0, 1e-3, 0.1])
-    assert path.best_alpha(coarse) == coarse[np.argmin(path.press(coarse))]
+    assert path.best_of(coarse) == coarse[np.argmin(path.press(coarse))]
 
 
 def test_no_alpha_is_better_for_a_column(rng):
@@ -102,7 +102,7 @@ def test_no_alpha_is_better_for_a_column(rng):
     target = target + 0.2 * rng.normal(size=target.shape)
     path = LooPath(bank.kernel(0).copy(), target - target.mean(axis=0))
     fine = np.min(path.errors(np.logspace(-6, 3, 4001)[:, None]), axis=0)
-    assert np.all(path.errors(path.best_alphas()[None]) <= fine * (1 + 1e-6))
+    assert np.all(path.errors(path.best_alpha(True)[None]) <= fine * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

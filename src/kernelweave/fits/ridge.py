@@ -661,30 +661,25 @@ class AlphaPath(ABC):
             raise ValueError(f"alphas must be a vector of numbers > 0, got {alphas!r}")
         return np.mean(self.errors(alphas[:, None]), axis=1)
 
-    def best_alpha(self, alphas: np.ndarray | None = None) -> float:
-        """The alpha with the smallest error over all columns.
+    def best_of(self, alphas: np.ndarray) -> float:
+        """The one of ascending ``alphas`` (a,) with the smallest error."""
+        return float(alphas[_last_best(self.press(alphas)[:, None])[0]])
 
-        Parameters
-        ----------
-        alphas : ndarray of shape (a,), optional
-            Choose among these. By default a grid from 1e-6 to 1e3 times the mean
-            eigenvalue (without values that the precision of the kernel cannot resolve),
-            refined between the neighbours of its best point.
+    def best_alpha(self, per_target: bool = False) -> Any:
+        """The alpha with the smallest error, or that of each of several columns, (k,).
+
+        The minimum on a grid from 1e-6 to 1e3 times the mean eigenvalue (without values
+        that the precision of the kernel cannot resolve) is refined between the
+        neighbours of the best point.
         """
-        grid = self.grid() if alphas is None else np.sort(alphas)
-        errors = self.press(grid)[:, None]
-        if alphas is not None:
-            return float(grid[_last_best(errors)[0]])
 
-        def measure(points: np.ndarray) -> np.ndarray:
-            return np.mean(self.errors(points), axis=1, keepdims=True)
+        def measure(alphas: np.ndarray) -> np.ndarray:
+            errors = self.errors(alphas)
+            return errors if per_target else np.mean(errors, axis=1, keepdims=True)
 
-        return float(_refined(grid, errors, measure)[0])
-
-    def best_alphas(self) -> np.ndarray:
-        """The alpha with the smallest error for each column separately, (k,)."""
         grid = self.grid()
-        return _refined(grid, self.errors(grid[:, None]), self.errors)
+        found = _refined(grid, measure(grid[:, None]), measure)
+        return found if len(found) > 1 else float(found[0])
 
     def grid(self) -> np.ndarray:
         """Alphas to try first, without those that rounding dominates."""

@@ -36,7 +36,6 @@ from kernelweave.fits.gaussians import (
     units_per_class,
 )
 from kernelweave.fits.ridge import (
-    AlphaPath,
     KernelFit,
     LooDescent,
     LooPath,
@@ -213,14 +212,6 @@ Judge = Callable[[Choice, float | None, AlphaStart], Choice]
 Score = Callable[[KernelFit, int | None], float]
 
 
-def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
-    """The alpha with the smallest error, or that of each of several targets."""
-    if not per_target:
-        return path.best_alpha()
-    found = path.best_alphas()
-    return found if len(found) > 1 else float(found[0])
-
-
 @dataclass(frozen=True)
 class Task:
     """The problem for which weights and alpha are chosen.
@@ -265,7 +256,7 @@ def best_scored_alpha(
     columns: list[int | None] = [None]
     if per_target and path.rotated.shape[1] > 1:
         columns = list(range(path.rotated.shape[1]))
-    smallest = np.atleast_1d(best_alpha(path, per_target))
+    smallest = np.atleast_1d(path.best_alpha(per_target))
     # in units of the trace per weight, so that weights count like repeated rows
     grid = path.grid()[::3] * path.n_samples / path.design.total
     found = np.empty(len(columns))
@@ -329,7 +320,7 @@ class RowJudge:
         else:
             path = LooPath(gram, task.target, task.design)
             if task.score is None:
-                best = best_alpha(path, task.per_target)
+                best = path.best_alpha(task.per_target)
             else:
                 best = best_scored_alpha(path, task.score, task.per_target)
             fit = path.fit(best)

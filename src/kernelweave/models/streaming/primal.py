@@ -46,7 +46,6 @@ from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
     LearnerOptions,
-    best_alpha,
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
@@ -187,7 +186,7 @@ class MomentFit:
         problem, folds, weights = self.problem, self.folds, choice.weights
         plain = folds is None
         path = GcvPath(problem, weights) if plain else CvPath(problem, folds, weights)
-        used = best_alpha(path, self.per_target) if alpha is None else alpha
+        used = path.best_alpha(self.per_target) if alpha is None else alpha
         missed = path.missed(used) if alpha is None else 0.0
         errors = path.errors(np.atleast_2d(used))[0]
         return replace(choice, alpha=used, errors=errors, missed=missed)

@@ -222,4 +222,4 @@ def _uniform_start(bank: Bank, target: Array) -> np.ndarray:
     uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
     path = LooPath(bank.combine(uniform), target)
     grid = np.maximum(path.mean_eigenvalue * COARSE_GRID, path.smallest_alpha)
-    return uniform / path.best_alpha(grid)
+    return uniform / path.best_of(grid)
