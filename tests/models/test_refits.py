@@ -261,7 +261,7 @@ def test_an_interrupted_fold_leaves_the_model_as_it_was(data, name, monkeypatch)
 
     (X, y), model = data, clone(MODELS[name]).fit(*data)
     before = dict(vars(model))
-    monkeypatch.setattr(refits, "go_on", interrupt)
+    monkeypatch.setattr(refits, "end_fold", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:30], y[:30])
     assert vars(model) == before

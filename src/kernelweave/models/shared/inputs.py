@@ -866,16 +866,8 @@ def read_views(model: KernelModel, X: Any, products: bool | None = None) -> Read
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
-    _check_observed(model, read)
+    read.check_observed(model)
     return read
-
-
-def _check_observed(model: KernelModel, read: ReadViews) -> None:
-    """Refuse views that no row has, and rows without any view."""
-    if model.missing != "error":
-        data, names, views, _ = read
-        check_every_view(data.observed, names, [view.joint for view in views])
-        check_some_view(data.observed, "training row")
 
 
 class ReadViews(NamedTuple):
@@ -886,17 +878,29 @@ class ReadViews(NamedTuple):
     views: list[View]  # empty if kernels are precomputed
     positions: list[list[int]]  # the columns of each view
 
-    def take(self, keep: np.ndarray, owner: str) -> ReadViews:
-        """Only the rows ``keep``, which cannot be chosen from precomputed kernels."""
+    def check_observed(self, model: KernelModel) -> None:
+        """Refuse views that no row has, and rows without any view."""
+        if model.missing != "error":
+            seen, joint = self.data.observed, [view.joint for view in self.views]
+            check_every_view(seen, self.names, joint)
+            check_some_view(seen, "training row")
+
+    def take(self, model: KernelModel, keep: np.ndarray | None) -> ReadViews:
+        """Only the rows ``keep``, or all; precomputed kernels cannot leave out any."""
+        if keep is None:
+            return self
         if not self.views:
             n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
-                f"{owner}: sample_weight 0 leaves {counted(n_left_out, 'row')} out of "
-                "the training rows; with precomputed kernels remove such rows and "
-                "columns from the kernels, so that later kernels have the right columns"
+                f"{type(model).__name__}: sample_weight 0 leaves "
+                f"{counted(n_left_out, 'row')} out of the training rows; with "
+                "precomputed kernels remove such rows and columns from the kernels, so "
+                "that later kernels have the right columns"
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
-        return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+        read = self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+        read.check_observed(model)
+        return read
 
 
 def check_home(X: Any, like: Array, where: str) -> None:
@@ -1025,16 +1029,13 @@ def map_rows(
     row_weights, keep : ndarray of shape (m,) or None
         From :func:`read_row_weights`.
     """
-    if keep is not None:
-        read = read.take(keep, type(model).__name__)
-        _check_observed(model, read)
-    read, like = on_device(model, read)
+    read, like = on_device(model, read.take(model, keep))
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
     if views:
         source: Source = FeatureSource(
-            views, data.blocks, observed, as_given(targets), standard.is_default
+            views, data.blocks, observed, squeezed(targets), standard.is_default
         )
     else:
         source = PrecomputedSource(data.blocks, names, observed)
@@ -1073,7 +1074,7 @@ def _learns_once(model: KernelModel) -> bool:
     return usual and model.scatter == "total" and model.formulation == "exact"
 
 
-def as_given(targets: np.ndarray) -> np.ndarray:
+def squeezed(targets: np.ndarray) -> np.ndarray:
     """Targets as a transformer expects them: a single output is one-dimensional."""
     return targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0]
 
@@ -1090,8 +1091,8 @@ def _work_matrices(model: KernelModel) -> float:
 
 def _rows_that_count(
     model: KernelModel, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
-) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-    """Rows of positive weight (None: all), and their weights and codes of groups."""
+) -> tuple[np.ndarray | None, RowDesign]:
+    """Rows of positive weight (None: all), and their weights and groups."""
     owner = type(model).__name__
     labels = targets if is_classifier(model) else None
     given = sample_weight, model.class_weight, owner
@@ -1100,7 +1101,7 @@ def _rows_that_count(
     codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
-    return keep, weights, codes
+    return keep, RowDesign(len(targets if keep is None else keep), weights, codes)
 
 
 #: If all others weigh no more than this, relative to one row or group, only rounding
@@ -1135,10 +1136,10 @@ def read_row_design(
     For rows that have not been read yet.
     """
     targets = check_targets(model, X, y)
-    keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
+    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
     if keep is not None:
         X, targets = _safe_indexing(X, keep), targets[keep]
-    return X, targets, RowDesign(len(targets), weights, codes)
+    return X, targets, design
 
 
 def read_weighted_views(
@@ -1151,12 +1152,10 @@ def read_weighted_views(
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
     read, targets = read_views(model, X, products), check_targets(model, X, y)
-    keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
-    if keep is not None:
-        read, targets = read.take(keep, type(model).__name__), targets[keep]
-        _check_observed(model, read)
+    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
+    targets = targets if keep is None else targets[keep]
     require_enough(model, targets)
-    return read, targets, RowDesign(len(targets), weights, codes)
+    return read.take(model, keep), targets, design
 
 
 def read_weighted_rows(

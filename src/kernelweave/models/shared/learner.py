@@ -265,11 +265,11 @@ def best_scored_alpha(
         alphas = np.append(grid, smallest[i])
         errors = np.mean(path.errors(alphas[:, None])[:, part], axis=1)
         scores = [score(path.fit(alpha), j) for alpha in alphas]
-        found[i] = alphas[_first_by_score(scores, list(errors))]
+        found[i] = alphas[_best_by_score(scores, list(errors))]
     return found if len(columns) > 1 else float(found[0])
 
 
-def _first_by_score(scores: list[float], errors: list[float]) -> int:
+def _best_by_score(scores: list[float], errors: list[float]) -> int:
     """Where the score is largest; of equal ones, where the error is smallest."""
     if np.all(np.isnan(scores)):
         raise ValueError(
@@ -401,7 +401,7 @@ def search_norms(
     best = tried[0]
     if compare:
         scores = [0.0 if one.score is None else one.score for one in tried]
-        best = tried[_first_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
+        best = tried[_best_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | found
     if compare and (len(found) < len(norms) or len(candidates) < len(NORM_GRID)):
         remark = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
@@ -858,10 +858,10 @@ def learn_folds(
             fitted = fit(fold.bank, targets[train], part)
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
-        go_on(report, i, len(splits))
+        end_fold(report, i, len(splits))
 
 
-def go_on(report: Callable[[int, int], object], number: int, n_folds: int) -> None:
+def end_fold(report: Callable[[int, int], object], number: int, n_folds: int) -> None:
     """Report a finished fold; raise StoppedError if the others are not wanted."""
     if report(number, n_folds) and number < n_folds:
         raise StoppedError(f"{STOPPED} after fold {number} of {n_folds}")

@@ -27,7 +27,7 @@ from kernelweave.models.shared.learner import (
     FoldClasses,
     FoldScore,
     StoppedError,
-    go_on,
+    end_fold,
     learnable_splits,
     score_classes,
 )
@@ -117,7 +117,7 @@ class Refits:
                     where = f"without the rows of fold {i} of {len(splits)}"
                     raise StoppedError(f"{where}, {error}") from error
             yield FoldClasses(test, seen, part.gaussians_, log_joint)
-            go_on(self.progress.fold, i, len(splits))
+            end_fold(self.progress.fold, i, len(splits))
 
     def _part(self, seen: np.ndarray) -> Any:
         """The model to fit to rows of the classes with the codes ``seen`` (r,)."""

@@ -41,13 +41,13 @@ from kernelweave.kernels.spec import (
 )
 from kernelweave.models.shared.inputs import (
     RowMap,
-    as_given,
     check_home,
     check_sample_weight,
     check_targets,
     choose_forms,
     device_array,
     split_blocks,
+    squeezed,
     wants_products,
     weights_of_portion,
 )
@@ -336,7 +336,7 @@ def make_recipe(
         "nystroem" if model.features == "auto" else model.features,
         int(model.n_features),
         intake.seed,
-        as_given(own[: sample[0].shape[0]]),
+        squeezed(own[: sample[0].shape[0]]),
     )
     if model.psd != "trust":
         features.refuse_indefinite(sample)
