@@ -53,7 +53,7 @@ from kernelweave.models.shared.inputs import (
     positive,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.protocols import Bank, FeatureProducts, KernelCriterion, RowBank
+from kernelweave.protocols import Bank, FeatureProducts, RowBank
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
@@ -238,7 +238,7 @@ class Task:
     bank: Bank
     target: Array
     design: RowDesign
-    criterion: Callable[[Any], KernelCriterion] | None = None
+    criterion: Callable[[Any], Fisher] | None = None
     learnable: bool = True
     per_target: bool = False
     score: Score | None = None
@@ -370,7 +370,7 @@ def search_norms(
     options: LearnerOptions,
     first_alpha: float | str,
     judge: Judge,
-    criterion: Callable[[Any], KernelCriterion],
+    criterion: Callable[[Any], Fisher],
     target: Array | None = None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
@@ -508,7 +508,7 @@ def _solved(
     options: LearnerOptions,
     norm: float,
     alpha: float | str,
-    criterion: Callable[[Any], KernelCriterion],
+    criterion: Callable[[Any], Fisher],
     last: Solution | None,
     target: Array | None,
 ) -> tuple[Choice, Solution]:
@@ -535,7 +535,7 @@ def _solved(
     if learned:
         weights, alpha, unit = split_learned(weights, weight_set)
     fit = None
-    if target is not None and type(problem) is Fisher:
+    if target is not None:
         fit = problem.last_fit(solution.weights, target, unit)
     error = error_of_value(problem.bank, weights, 1.0 / float(alpha))
     certificate = Certificate.of(solution, title, error)
