@@ -913,10 +913,10 @@ def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
 
 def decode(classes: np.ndarray, codes: Array) -> Array:
     """Labels of class codes (m,), on the codes' device if labels are numbers."""
-    if classes.dtype.kind in "OUSb":
-        return classes[to_numpy(codes)]
-    xp = namespace(codes)
-    return xp.take(xp.asarray(classes, device=device(codes)), codes)
+    labels = classes[to_numpy(codes)]
+    if classes.dtype.kind not in "iuf" or classes.dtype.itemsize > 8:
+        return labels  # which only NumPy has
+    return namespace(codes).asarray(labels, device=device(codes))
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):
