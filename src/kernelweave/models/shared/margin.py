@@ -330,9 +330,18 @@ def check_margin_parameters(
     model: MultipleKernelSVC | TransductiveKernelSVC, **own: Rule
 ) -> None:
     """Refuse invalid parameter values and combinations."""
+    # Signed and non-negative weights have different solvers.
+    methods = fitting_methods(Margin, SignedSum if model.signed else Simplex)
+    others = fitting_methods(Margin, Simplex if model.signed else SignedSum)
+    if model.solver in others and model.solver not in methods:
+        raise ValueError(
+            f"solver={model.solver!r} is for signed={not model.signed}; with "
+            f"signed={bool(model.signed)} use one of {['auto', *methods]}"
+        )
     rules: dict[str, Rule] = {
         "margin": one_of("l1", "l2", "hard"),
         "C": positive("learn"),
+        "solver": one_of("auto", *methods),
         **own,
     }
     check_parameters(model, **rules)
@@ -349,15 +358,6 @@ def check_margin_parameters(
             "signed=True replaces w >= 0 by a positive semidefinite sum of fixed "
             f"trace, so it needs norm=1; got norm={model.norm!r}"
         )
-    # Signed and non-negative weights have different solvers.
-    methods = fitting_methods(Margin, SignedSum if model.signed else Simplex)
-    others = fitting_methods(Margin, Simplex if model.signed else SignedSum)
-    if model.solver in others and model.solver not in methods:
-        raise ValueError(
-            f"solver={model.solver!r} is for signed={not model.signed}; with "
-            f"signed={bool(model.signed)} use one of {['auto', *methods]}"
-        )
-    check_parameters(model, **{**rules, "solver": one_of("auto", *methods)})
 
 
 class MarginClassifier(KernelClassifier):
