@@ -86,7 +86,11 @@ class Trials:
     design : RowDesign
         Which rows are held out together.
     each : ndarray of shape (n,)
-        How much each row counts, 1 on average: as the model weights its class.
+        How much each row counts, 1 on average: as the model weights its class. Rows of
+        a class that no fold judges count 0.
+    judged : ndarray of bool of shape (q,)
+        Which classes have rows that are judged. The loss is that of probabilities given
+        one of these: with a class that never comes, to know this would be a gain.
     unit : ndarray of shape (1,) or (q,)
         That in which the outputs of a regression are judged.
     folds : list of (train, test)
@@ -120,10 +124,6 @@ class Trials:
         self.y = targets_of(y, "view_ablation")
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
-        self.each = np.ones(len(self.y))
-        own = None if self.classes is None else rows_by_class(model, self.y)
-        if own is not None:
-            self.each = own / np.mean(own)
         self.observed = _observed(model, len(self.y))
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
@@ -136,6 +136,9 @@ class Trials:
         self.design = RowDesign(len(self.y), groups=codes)
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
+        tested = np.concatenate([test for _, test in self.folds])
+        self.judged = np.any(self.truth[tested] != 0, axis=0)
+        self.each = self._weights(model)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
@@ -174,6 +177,14 @@ class Trials:
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
         return folds
+
+    def _weights(self, model: Any) -> np.ndarray:
+        ones = np.ones(len(self.y))
+        own = None if self.classes is None else rows_by_class(model, self.y)
+        if own is None:
+            return ones
+        rows = np.any(self.truth[:, self.judged] != 0, axis=1)
+        return np.where(rows, own / np.mean(own[rows]), 0.0)
 
     def _of_known_classes(
         self, folds: list[tuple[np.ndarray, np.ndarray]]
@@ -340,7 +351,8 @@ class Trials:
         codes = np.argmax(truth, axis=1)
         # Not the weighted mean of the fold, which may lack the class that counts most.
         each, right = self.each[test], np.argmax(predicted, axis=1) == codes
-        losses = ~right if self.is_rate else log_losses(predicted, codes)
+        given = np.where(self.judged, predicted, 0.0)
+        losses = ~right if self.is_rate else log_losses(given, codes)
         return float(np.mean(each * right)), float(np.mean(each * losses))
 
 
