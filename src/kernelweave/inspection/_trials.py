@@ -31,6 +31,7 @@ from kernelweave.inspection._rows import (
     refittable,
     require_predictions,
     rows_by_class,
+    standard_outputs,
     taken_by,
     targets_of,
     views_of,
@@ -147,8 +148,10 @@ class Trials:
             self.loss_name = by_class_of(model, self.loss_name)
         self.unit = np.ones(1)
         if self.classes is None:
-            self._set_unit()
-            self.spread = self._spread()
+            why = "no view can be useful"
+            outputs = standard_outputs(self.truth, "view_ablation", why)
+            self._set_unit(outputs)
+            self.spread = self._spread(outputs)
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify, targets = self.classes is not None, self.y
@@ -221,13 +224,13 @@ class Trials:
             found.append((train[~known], test))
         return found
 
-    def _set_unit(self) -> None:
+    def _set_unit(self, outputs: StandardOutputs) -> None:
         """Outputs in units of their own count equally; one output is taken as it is.
 
         Its squares must not overflow, though.
         """
         if self.truth.shape[1] > 1:
-            self.unit = StandardOutputs.of(self.truth).unit
+            self.unit = outputs.unit
             return
         self.unit = units_of(
             np.max(np.abs(self.truth - np.mean(self.truth)), axis=0), 64
@@ -235,21 +238,15 @@ class Trials:
         if self.unit[0] != 1.0:
             self.loss_name += f" of y / {self.unit[0]:.3g}"
 
-    def _spread(self) -> np.ndarray:
+    def _spread(self, outputs: StandardOutputs) -> np.ndarray:
         """Mean squared error of the training means over all folds, (q,).
 
         NaN for an output that is constant up to rounding.
         """
-        varies = StandardOutputs.of(self.truth).varies
-        if not np.any(varies):
-            raise ValueError(
-                f"view_ablation: y is constant ({self.truth[0, 0]:.3g} in every row), "
-                "so no view can be useful; pass outputs that vary"
-            )
         truth = self.truth / self.unit
         own = [truth[test] - truth[train].mean(axis=0) for train, test in self.folds]
         spread = np.mean([np.mean(rest**2, axis=0) for rest in own], axis=0)
-        return np.where(varies & (spread > 0), spread, np.nan)
+        return np.where(outputs.varies & (spread > 0), spread, np.nan)
 
     def run(self, sets: Iterable[Views]) -> None:
         """Fit all sets that are not yet known, on every fold."""

@@ -16,6 +16,7 @@ from kernelweave.inspection._figure import (
     Drawn,
     axes,
     label_rows,
+    shortened,
     text_beside,
 )
 from kernelweave.inspection._rows import fitted_model
@@ -24,6 +25,8 @@ from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
 WEIGHT_HEIGHT = 0.24
+#: Most characters in a label.
+LETTERS = 40
 #: The title if the weights are not learned.
 UNIFORM = "Uniform kernel weights"
 #: Space above a view, in rows.
@@ -206,7 +209,7 @@ class KernelWeightsDisplay(Drawn):
             height=[0.85 if row.kind == "view" else 0.6 for row in rows],
             color=[colors.get(row.view, GREY) for row in rows],
         )
-        labels = [_shortened(row.label) for row in rows]
+        labels = [shortened(row.label, LETTERS) for row in rows]
         label_rows(ax, heights, labels, margin=0.7, size=8)
         total = float(np.abs(weights).sum())
         self.texts_ = [
@@ -326,10 +329,6 @@ def _percent(share: float) -> str:
     if abs(share) < 0.001:
         return "<0.1 %"
     return f"{100 * share:.{0 if abs(share) >= 0.1 else 1}f} %"
-
-
-def _shortened(label: str) -> str:
-    return label if len(label) <= 40 else f"{label[:39]}…"
 
 
 def with_caution(title: str, model: Any) -> str:

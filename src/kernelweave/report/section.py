@@ -47,10 +47,20 @@ class Case:
     n_decoys: int
     how: dict[str, Any]
 
+    @property
+    def data(self) -> tuple[Any, Any, np.ndarray]:
+        """The model, X and y."""
+        return self.model, self.X, self.y
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """The groups and the randomness with which rows are drawn."""
+        return {name: self.how[name] for name in ("groups", "random_state")}
+
     @cached_property
     def result(self) -> Any:
         """The model compared with its baselines on held-out rows."""
-        return evaluate(self.model, self.X, self.y, **self.how)
+        return evaluate(*self.data, **self.how)
 
     @cached_property
     def unit(self) -> np.ndarray:

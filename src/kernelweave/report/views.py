@@ -75,29 +75,14 @@ def shares(case: Case) -> Section:
 @or_why
 def _intervals(case: Case) -> Section:
     """The record of each view from :func:`weight_intervals`."""
-    rows = weight_intervals(
-        case.model,
-        case.X,
-        case.y,
-        groups=case.how["groups"],
-        n_resamples=case.n_resamples,
-        random_state=case.how["random_state"],
-    )
+    rows = weight_intervals(*case.data, n_resamples=case.n_resamples, **case.drawn)
     return {"of": {row["view"]: row for row in rows}}
 
 
 @or_why
 def _pvalues(case: Case) -> Section:
     """The p-value of each view."""
-    found = view_pvalues(
-        case.model,
-        case.X,
-        case.y,
-        groups=case.how["groups"],
-        n_decoys=case.n_decoys,
-        random_state=case.how["random_state"],
-    )
-    return {"of": found}
+    return {"of": view_pvalues(*case.data, n_decoys=case.n_decoys, **case.drawn)}
 
 
 def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
