@@ -218,8 +218,10 @@ class KernelWeightsDisplay(Drawn):
                 rows, heights, self.bars_, ax.get_yticklabels(), strict=True
             )
         ]
-        lengths = [0.0, *(1.15 * row.length for row in rows)]
-        ax.set_xlim(min(lengths), max(lengths) or 1.0)
+        lengths = [0.0, *(row.length for row in rows)]
+        low, high = min(lengths), max(lengths)
+        room = 0.15 * (high - low)  # for the numbers
+        ax.set_xlim(low - room * (low < 0), high + room or 1.0)
         ax.axvline(0, color="black", linewidth=0.8)
         ax.set_xlabel("weight")
         return self._finish(ax)
