@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave import KernelFDA, MultipleKernelRidge
+from kernelweave import KernelFDA, MultipleKernelRidge, ProbabilisticKDA
 from kernelweave.inspection import ContributionsDisplay, contributions
 
 
@@ -43,6 +43,14 @@ def test_waterfall(cancer, cancer_model):
     assert label.startswith("\u2190 benign ") and label.endswith(" malignant \u2192")
     low, high = display.ax_.get_xlim()
     assert low < min(stops.min(), 0) and high > max(stops.max(), 0)
+
+
+def test_rows_with_variances_of_their_own_start_from_a_constant(wine):
+    X, y = wine[0][::4], wine[1][::4]
+    views = [("a", "rbf", [0, 1]), ("b", "rbf", [2, 3])]
+    model = ProbabilisticKDA(views, cv=None).fit(X, y)
+    display = ContributionsDisplay.from_estimator(model, X, row=0)
+    assert tick_labels(display)[0] == "constant"
 
 
 def test_waterfall_of_several_classes(wine, wine_model):

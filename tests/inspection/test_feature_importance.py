@@ -26,6 +26,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import (
     FeatureImportanceDisplay,
     contributions,
@@ -193,6 +194,14 @@ def test_resamples_of_noise():
     # measured: 0.77
     assert 0.69 < np.mean(agreements) < 0.89
     assert np.mean(covered) > 0.75  # 90 % nominally
+
+
+def test_resamples_of_groups_are_not_to_be_trusted(rng):
+    X, groups = rng.normal(size=(20, 3)), np.arange(20) // 2
+    model = MultipleKernelRidge([("v", "linear", [0, 1, 2])], alpha=0.1, cv=None)
+    model.fit(X, X[:, 0], groups=groups)
+    with pytest.warns(KernelWarning, match="fitted with groups: the intervals take"):
+        feature_importance(model, "v", X=X, y=X[:, 0], n_resamples=2, random_state=0)
 
 
 def test_the_interval_is_that_of_the_jackknife():

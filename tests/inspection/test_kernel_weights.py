@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelAlignment, KernelFDA, MultipleKernelFDA
 from kernelweave.inspection import KernelWeightsDisplay
 
 
@@ -125,6 +125,20 @@ def test_titles_without_a_gap(cancer):
     loo = MultipleKernelFDA(views, objective="loo", cv=None).fit(X, y)
     display = KernelWeightsDisplay.from_estimator(loo)
     assert display.title.startswith("Kernel weights, stationary to ")
+    apart = KernelAlignment(views, method="independent").fit(X, y)
+    display = KernelWeightsDisplay.from_estimator(apart)
+    assert display.title == "Kernel weights, each by its own alignment"
+
+
+def test_negative_weights_are_drawn():
+    display = KernelWeightsDisplay(
+        weights=[0.6, -0.3, 0.1], kernel_names=["a", "b", "c"], view_names=["v"] * 3
+    ).plot(max_rows=4)
+    assert labels(display) == ["v", "a", "c", "b"]
+    np.testing.assert_allclose(widths(display), [0.4, 0.6, 0.1, -0.3])
+    assert display.ax_.get_xlim()[0] < -0.3
+    shares = [text.get_text() for text in display.texts_]
+    assert shares == ["40 %", "60 %", "10 %", "-30 %"]
 
 
 def test_plain_data_only_until_plot(rng):

@@ -73,6 +73,9 @@ def test_pure_noise_looks_important_on_training_rows_only():
     assert seen[0]["rows"] == (
         "100 rows, all of them training rows: optimistic, pass held-out rows"
     )
+    single = X[:100].astype(np.float32)  # still the rows that were learned
+    again = view_permutation_importance(model, single, y[:100], n_repeats=1)
+    assert again[0]["rows"] == seen[0]["rows"]
     mixed = view_permutation_importance(model, X[90:], y[90:], n_repeats=1)
     assert "10 of them training rows" in mixed[0]["rows"]
 

@@ -36,6 +36,9 @@ def test_bars_and_intervals():
         [end[:, 0] for end in ends], [[3, 6], [2, 5], [1, 4], [0, 3]]
     )
     assert [text.get_text() for text in display.texts_] == ["50 %"] * 4
+    # useless views are selected in many halves as well, so none stands out
+    assert {text.get_fontweight() for text in display.texts_} == {"normal"}
+    assert len({bar.get_facecolor() for bar in display.bars_}) == 1
 
 
 def test_pvalues_replace_the_selection():

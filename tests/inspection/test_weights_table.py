@@ -6,6 +6,7 @@ import csv
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -17,6 +18,7 @@ from kernelweave import (
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    TransductiveKernelSVC,
 )
 from kernelweave._files import to_csv
 from kernelweave.inspection import (
@@ -51,6 +53,27 @@ def test_sums(cancer, norm):
         assert [row["view_share"] for row in members] == pytest.approx(
             [share] * len(members)
         )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TransductiveKernelSVC(signed=True),
+        MultipleKernelFDA(norm=2, alpha=0.1, scale=None, cv=None),
+    ],
+    ids=["signed", "unscaled"],
+)
+def test_shares_add_up_to_those_of_the_views(cancer, model):
+    """Also those of negative weights, and of kernels that are not scaled."""
+    X, y = cancer[0][:40], np.unique(cancer[1][:40], return_inverse=True)[1]
+    kernels = ["linear", "rbf"]
+    views = [("a", kernels, [0, 1]), ("b", kernels, [0, 2]), ("c", "linear", [2])]
+    model = clone(model).set_params(views=views).fit(X, y)
+    assert (np.min(model.kernel_weights_) < 0) == model.signed
+    rows = weights_table(model)
+    for view, share in model.view_shares_.items():
+        own = sum(row["share"] for row in rows if row["view"] == view)
+        assert own == pytest.approx(share)
 
 
 def test_precomputed_kernels_are_their_own_views(wine):

@@ -18,6 +18,7 @@ pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
 from kernelweave.evaluation import baselines, evaluate
+from kernelweave.exceptions import KernelWarning
 from kernelweave.report import charts, contents, decisions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
@@ -222,6 +223,34 @@ def test_groups_and_a_model_that_takes_none():
     assert shares["grouped"] and shares["tested"]
 
 
+def test_sections_are_about_the_model_that_is_judged(monkeypatch):
+    """Its folds calibrate the probabilities, so they are part of the model."""
+    model, X, y = pages.data("two classes")
+    model.set_params(cv=3).fit(X, y)
+    how = {"cv": 2, "groups": None, "sample_weight": None, "random_state": 0}
+    case = Case(model, X, y, 2, 2, how | {"baselines": False})
+    test = np.flatnonzero(case.fold == 1)
+    held = case.result.held_out.probability[test]
+    np.testing.assert_allclose(case.part.predict_proba(X[test]), held)
+    ablated = []
+    monkeypatch.setattr(
+        views_module, "view_ablation", lambda m, *a, **k: ablated.append(m)
+    )
+    assert views_module.without_each(case)["why"]
+    assert ablated[0].get_params()["cv"] == 3
+
+
+def test_rows_of_a_held_out_group_explain_nothing():
+    """Not even those in no fold, which are those of a class with a single group."""
+    model, X, y = pages.data("three classes")
+    groups = np.arange(45) // 3
+    y[(y == "c") & (groups > 0)] = "b"
+    how = {"cv": 2, "groups": groups, "sample_weight": None, "random_state": 0}
+    case = Case(model, X, y, 2, 2, how | {"baselines": False})
+    assert case.fold[2] == 0
+    assert not set(groups[case.train]) & set(groups[case.fold == 1])
+
+
 def test_units_of_several_outputs_change_no_column():
     model, X, y = pages.data("several targets")
     how = {"cv": 2, "groups": None, "sample_weight": None, "random_state": 0}
@@ -283,6 +312,16 @@ def test_bars_keep_in_the_picture():
     assert "nan" not in drawn
     places = [float(v) for v in re.findall(r' x="(-?[\d.]+)"', drawn)]
     assert min(places) >= 0 and max(places) <= charts.WIDTH
+    drawn = charts.bars([Bar.around("a", 1.0, 0.02)], "t", "x", percent=True)
+    assert "(98 % to 100 %)" in drawn and "120 %" not in drawn
+
+
+def test_equal_weights_beside_a_constant_view():
+    model, X, y = pages.data("three classes")
+    X[:, 2:] = 1.0
+    with pytest.warns(KernelWarning, match="constant"):
+        model.fit(X, y)
+    assert not views_module.weights_differ(model)
 
 
 def test_papers_of_the_estimator_are_cited():

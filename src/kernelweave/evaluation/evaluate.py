@@ -22,6 +22,7 @@ from kernelweave.inspection._rows import (
     log_losses,
     observed_views,
     rows_by_class,
+    standard_outputs,
     taken_by,
     targets_of,
     views_of,
@@ -173,9 +174,14 @@ def evaluate(
     design = RowDesign(n, weights, codes)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
-    outputs = None if classify else _standard_outputs(targets, weights)
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
-    remarks += _constant_outputs(outputs)
+    outputs = None
+    if not classify:
+        why = "R^2 is undefined"
+        outputs = standard_outputs(targets, "evaluate", why, weights)
+        if not outputs.varies.all():
+            constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
+            remarks.append(f"Constant outputs are excluded from the score: {constant}.")
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
@@ -188,18 +194,32 @@ def evaluate(
         X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
     of_rows["has"] = observed_views(fitted, X)
-    given = (X, targets, fold, of_rows)
-    how: dict[str, Any] = {"pairwise": pairwise, "units": design.groups}
-    own = _predicted(THIS_MODEL, model, *given, say, **how, axes=axes)
+
+    def predicted(name: str, method: Any, axes: np.ndarray | None = None) -> HeldOut:
+        return out_of_fold(
+            method,
+            X,
+            targets,
+            fold,
+            units=design.groups,
+            axes=axes,
+            pairwise=pairwise,
+            report=lambda i, k: say(f"{name}: fold {i} of {k}"),
+            **taken_by(method, of_rows),
+        )
+
+    own = predicted(THIS_MODEL, model, axes)
     held: dict[str, HeldOut | str] = {THIS_MODEL: own}
     others = baselines_of(fitted, names) if baselines else {}
     for name, method in others.items():
         try:
-            held[name] = _predicted(name, method, *given, say, **how)
+            held[name] = predicted(name, method)
         except (ValueError, TypeError) as error:
             held[name] = " ".join(str(error).split())
     lead_name, by_class = _lead_of(model, targets, weights)
-    judge = _Judge(targets, outputs, fold, design, by_class)
+    each = np.where(fold > 0, design.each, 0.0)
+    in_leads = each if by_class is None else np.where(fold > 0, by_class, 0.0)
+    judge = _Judge(targets, outputs, fold, design.units, each, in_leads)
     table = [judge.record(name, rows, own) for name, rows in held.items()]
     return Bunch(
         table=table,
@@ -210,22 +230,6 @@ def evaluate(
         summary=summarise(table, classify, lead_name),
         remarks=remarks,
     )
-
-
-def _predicted(
-    name: str,
-    method: Any,
-    X: Any,
-    targets: np.ndarray,
-    fold: np.ndarray,
-    of_rows: dict[str, Any],
-    say: Any,
-    **settings: Any,
-) -> HeldOut:
-    """Predictions out of fold by one of the methods, whose progress is reported."""
-    settings["report"] = lambda i, k: say(f"{name}: fold {i} of {k}")
-    given: dict[str, Any] = taken_by(method, of_rows)
-    return out_of_fold(method, X, targets, fold, **settings, **given)
 
 
 def _refuse(model: Any, y: Any) -> None:
@@ -255,25 +259,6 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
-def _standard_outputs(y: np.ndarray, weights: np.ndarray | None) -> StandardOutputs:
-    """Outputs of a regression, at least one of which must vary."""
-    outputs = StandardOutputs.of(y.reshape(len(y), -1).astype(float), weights)
-    if not outputs.varies.any():
-        raise ValueError(
-            f"evaluate: y is constant ({outputs.mean[0]:.3g} in every row), so R^2 is "
-            "undefined; pass outputs that vary"
-        )
-    return outputs
-
-
-def _constant_outputs(outputs: StandardOutputs | None) -> list[str]:
-    """A remark on the outputs of a regression that do not vary, if there are any."""
-    if outputs is None or outputs.varies.all():
-        return []
-    constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
-    return [f"Constant outputs are excluded from the score: {constant}."]
-
-
 def _lead_of(
     model: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[str, np.ndarray | None]:
@@ -300,34 +285,24 @@ class _Judge:
         The targets of a regression; None for classes.
     fold : ndarray of shape (n,)
         The fold of each row; 0 for rows without a prediction.
-    design : RowDesign
-        Weights of the rows, and which rows are judged together.
-    by_class : ndarray of shape (n,) or None
-        Weights of the rows in leads, if the model weights classes.
+    units : ndarray of shape (n,)
+        Which rows are judged together.
+    weights, in_leads : ndarray of shape (n,)
+        Weights of the rows in scores and in leads, which are the same array unless the
+        model weights classes; 0 for rows without a prediction.
     """
 
     y: np.ndarray
     outputs: StandardOutputs | None
     fold: np.ndarray
-    design: RowDesign
-    by_class: np.ndarray | None
+    units: np.ndarray
+    weights: np.ndarray
+    in_leads: np.ndarray
 
     @property
     def classify(self) -> bool:
         """Whether the targets are classes."""
         return self.outputs is None
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """Weights of the rows, (n,); 0 for rows without a prediction."""
-        return np.where(self.fold > 0, self.design.each, 0.0)
-
-    @cached_property
-    def in_leads(self) -> np.ndarray:
-        """Weights of the rows in leads, (n,)."""
-        if self.by_class is None:
-            return self.weights
-        return np.where(self.fold > 0, self.by_class, 0.0)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -381,7 +356,7 @@ class _Judge:
         if rows.probability is not None and rows.classes is not None:
             losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
             parts["log_loss"] = (losses[:, None], self.sizes)
-        rows_of = self.weights, self.design.units
+        rows_of = self.weights, self.units
         for key, (u, v) in parts.items():
             record[key], record[f"{key}_se"] = ratio_of_means(u, v, *rows_of)
         if self.classify:
@@ -394,11 +369,11 @@ class _Judge:
 
     def _lead(self, ahead: np.ndarray) -> tuple[float, float]:
         """The lead and its standard error, from the differences of gains (n, q)."""
-        each, units = self.in_leads, self.design.units
+        each, units = self.in_leads, self.units
         lead, error = ratio_of_means(ahead, self.sizes, each, units)
         if not self.classify:
             return lead, error
-        parts = np.zeros(len(self.y)) if self.by_class is None else self.y
+        parts = np.zeros(len(self.y)) if each is self.weights else self.y
         unsure = 0.0
         for part in np.unique(parts[each > 0]):
             own = np.where(parts == part, each, 0.0)

@@ -168,9 +168,7 @@ def out_of_fold(
     fold : ndarray of shape (n,)
         From :func:`assign_folds`.
     units : ndarray of shape (n,), default=None
-        The group of each row. Rows in no fold, which are those of a class that has a
-        single group, do not help to predict other rows of that group, unless only one
-        class would be left without them.
+        The group of each row; see :func:`rows_apart`.
     axes : ndarray of shape (n, k - 1), default=None
         Projections by the model fitted to all rows, with which those of the folds are
         aligned; None makes no projections.
@@ -197,11 +195,8 @@ def out_of_fold(
     for number in range(1, n_folds + 1):
         if report is not None:
             report(number, n_folds)
-        own = fold == number
-        known = own if units is None else np.isin(units, units[own])
-        if classes is not None and len(np.unique(y[~known])) < 2:
-            known = own  # without the only other class there is nothing to learn
-        test, train = np.flatnonzero(own), np.flatnonzero(~known)
+        test = np.flatnonzero(fold == number)
+        train = rows_apart(fold, number, units, None if classes is None else y)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = rows_of_fold(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
@@ -223,6 +218,21 @@ def out_of_fold(
         probability,
         coordinates,
     )
+
+
+def rows_apart(
+    fold: np.ndarray, number: int, units: np.ndarray | None, classes: np.ndarray | None
+) -> np.ndarray:
+    """The rows (m,) from which a model learns to predict those of a fold.
+
+    Rows in no fold, which are those of a class that has a single group, do not help to
+    predict other rows of that group, unless only one class would be left without them.
+    """
+    own = fold == number
+    known = own if units is None else np.isin(units, units[own])
+    if classes is not None and len(np.unique(classes[~known])) < 2:
+        known = own  # without the only other class there is nothing to learn
+    return np.flatnonzero(~known)
 
 
 def _aligned(part: Any, old: Any, new: Any, axes: np.ndarray) -> np.ndarray:

@@ -66,6 +66,11 @@ def label_rows(
     ax.set_ylim(heights[-1] + margin, -margin)
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, cut off if it has more characters than ``most``."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def text_beside(
     ax: Any, text: str, place: tuple[float, Any], *, gap: float = 4, **style: Any
 ) -> Any:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import check_priors, of_own_type, read_groups
 from kernelweave.views.columns import is_dict, is_precomputed, some
@@ -156,6 +157,19 @@ def targets_of(y: Any, owner: str) -> np.ndarray:
     """Targets (n,) or (n, t) in host memory; a single column becomes (n,)."""
     values = of_own_type(y, owner)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def standard_outputs(
+    y: np.ndarray, owner: str, why: str, weights: np.ndarray | None = None
+) -> StandardOutputs:
+    """Outputs (n,) or (n, t) of a regression, one of which must vary: ``why``."""
+    outputs = StandardOutputs.of(y.reshape(len(y), -1).astype(float), weights)
+    if not outputs.varies.any():
+        raise ValueError(
+            f"{owner}: y is constant ({outputs.mean[0]:.3g} in every row), so {why}; "
+            "pass outputs that vary"
+        )
+    return outputs
 
 
 def as_stack(X: Any, model: Any) -> Any:

@@ -31,6 +31,7 @@ from kernelweave.inspection._rows import (
     refittable,
     require_predictions,
     rows_by_class,
+    standard_outputs,
     taken_by,
     targets_of,
     views_of,
@@ -86,7 +87,11 @@ class Trials:
     design : RowDesign
         Which rows are held out together.
     each : ndarray of shape (n,)
-        How much each row counts, 1 on average: as the model weights its class.
+        How much each row counts, 1 on average: as the model weights its class. Rows of
+        a class that no fold judges count 0.
+    judged : ndarray of bool of shape (q,)
+        Which classes have rows that are judged. The loss is that of probabilities given
+        one of these: with a class that never comes, to know this would be a gain.
     unit : ndarray of shape (1,) or (q,)
         That in which the outputs of a regression are judged.
     folds : list of (train, test)
@@ -120,10 +125,6 @@ class Trials:
         self.y = targets_of(y, "view_ablation")
         self.classes = np.unique(self.y) if is_classifier(model) else None
         self.truth = self._as_numbers(self.y)
-        self.each = np.ones(len(self.y))
-        own = None if self.classes is None else rows_by_class(model, self.y)
-        if own is not None:
-            self.each = own / np.mean(own)
         self.observed = _observed(model, len(self.y))
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
@@ -136,6 +137,9 @@ class Trials:
         self.design = RowDesign(len(self.y), groups=codes)
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
+        tested = np.concatenate([test for _, test in self.folds])
+        self.judged = np.any(self.truth[tested] != 0, axis=0)
+        self.each = self._weights(model)
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
@@ -144,8 +148,10 @@ class Trials:
             self.loss_name = by_class_of(model, self.loss_name)
         self.unit = np.ones(1)
         if self.classes is None:
-            self._set_unit()
-            self.spread = self._spread()
+            why = "no view can be useful"
+            outputs = standard_outputs(self.truth, "view_ablation", why)
+            self._set_unit(outputs)
+            self.spread = self._spread(outputs)
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify, targets = self.classes is not None, self.y
@@ -174,6 +180,14 @@ class Trials:
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
         return folds
+
+    def _weights(self, model: Any) -> np.ndarray:
+        ones = np.ones(len(self.y))
+        own = None if self.classes is None else rows_by_class(model, self.y)
+        if own is None:
+            return ones
+        rows = np.any(self.truth[:, self.judged] != 0, axis=1)
+        return np.where(rows, own / np.mean(own[rows]), 0.0)
 
     def _of_known_classes(
         self, folds: list[tuple[np.ndarray, np.ndarray]]
@@ -210,13 +224,13 @@ class Trials:
             found.append((train[~known], test))
         return found
 
-    def _set_unit(self) -> None:
+    def _set_unit(self, outputs: StandardOutputs) -> None:
         """Outputs in units of their own count equally; one output is taken as it is.
 
         Its squares must not overflow, though.
         """
         if self.truth.shape[1] > 1:
-            self.unit = StandardOutputs.of(self.truth).unit
+            self.unit = outputs.unit
             return
         self.unit = units_of(
             np.max(np.abs(self.truth - np.mean(self.truth)), axis=0), 64
@@ -224,21 +238,15 @@ class Trials:
         if self.unit[0] != 1.0:
             self.loss_name += f" of y / {self.unit[0]:.3g}"
 
-    def _spread(self) -> np.ndarray:
+    def _spread(self, outputs: StandardOutputs) -> np.ndarray:
         """Mean squared error of the training means over all folds, (q,).
 
         NaN for an output that is constant up to rounding.
         """
-        varies = StandardOutputs.of(self.truth).varies
-        if not np.any(varies):
-            raise ValueError(
-                f"view_ablation: y is constant ({self.truth[0, 0]:.3g} in every row), "
-                "so no view can be useful; pass outputs that vary"
-            )
         truth = self.truth / self.unit
         own = [truth[test] - truth[train].mean(axis=0) for train, test in self.folds]
         spread = np.mean([np.mean(rest**2, axis=0) for rest in own], axis=0)
-        return np.where(varies & (spread > 0), spread, np.nan)
+        return np.where(outputs.varies & (spread > 0), spread, np.nan)
 
     def run(self, sets: Iterable[Views]) -> None:
         """Fit all sets that are not yet known, on every fold."""
@@ -340,7 +348,8 @@ class Trials:
         codes = np.argmax(truth, axis=1)
         # Not the weighted mean of the fold, which may lack the class that counts most.
         each, right = self.each[test], np.argmax(predicted, axis=1) == codes
-        losses = ~right if self.is_rate else log_losses(predicted, codes)
+        given = np.where(self.judged, predicted, 0.0)
+        losses = ~right if self.is_rate else log_losses(given, codes)
         return float(np.mean(each * right)), float(np.mean(each * losses))
 
 

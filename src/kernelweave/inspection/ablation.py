@@ -52,7 +52,8 @@ def view_ablation(
     minus that score decides instead. Without it, rows count by the ``class_weight`` of
     the model, or so that classes have the shares given by its ``priors``, and
     ``loss_name`` says so ("balanced error rate"): losses that count all rows alike
-    would call a balanced model worse than none.
+    would call a balanced model worse than none. Classes that no fold can judge, such as
+    those with a single row, count 0 and have probability 0.
 
     **Standard errors** are those of the mean over the folds. They have one degree of
     freedom fewer than there are folds: with five folds, intervals of two standard

@@ -266,10 +266,10 @@ class ContributionsDisplay(Drawn):
     """The parts of each view in the decision, as a waterfall or as swarms of rows.
 
     For one row, bars lead from the intercept, which is the decision value of an average
-    row, to the decision value of this row: one bar per view, the longest first, to the
-    right if the view supports the class named at the axis. For several rows, each row
-    is a point at its part, coloured by the predicted class; the view with the largest
-    mean square comes first.
+    row (unless rows have variances or weights of their own), to the decision value of
+    this row: one bar per view, the longest first, to the right if the view supports the
+    class named at the axis. For several rows, each row is a point at its part, coloured
+    by the predicted class; the view with the largest mean square comes first.
 
     With more than two classes, the quantity drawn is the difference between two scores:
     that of the predicted class minus that of the class with the next highest score.
@@ -292,6 +292,8 @@ class ContributionsDisplay(Drawn):
         All classes, in the order of the colours.
     title : str, default=None
         Title of the plot.
+    start : str, default="average row"
+        What has the intercept as its decision value.
 
     Attributes
     ----------
@@ -328,6 +330,7 @@ class ContributionsDisplay(Drawn):
     sides: np.ndarray | None = None
     classes: np.ndarray | None = None
     title: str | None = None
+    start: str = "average row"
 
     @classmethod
     def from_estimator(
@@ -370,7 +373,10 @@ class ContributionsDisplay(Drawn):
         if row is not None and not -len(labels) <= row < len(labels):
             rows = counted(len(labels), "row")
             raise ValueError(f"X has {rows}, numbered from 0; there is no row {row!r}")
-        display = _of_one_output(cls, found, _classes_of(last_step(estimator)), output)
+        model = last_step(estimator)
+        display = _of_one_output(cls, found, _classes_of(model), output)
+        if not model._fixed_sum:  # parts of such rows need not have mean zero
+            display.start = "constant"
         if row is not None:
             display = _of_one_row(display, row, labels[row])
         return display.plot(ax=ax, max_views=max_views)
@@ -435,7 +441,7 @@ class ContributionsDisplay(Drawn):
             gap = 4 if width >= 0 else -4
             text_beside(ax, f"{width:+.2f}", (stops[i], i), gap=gap, fontweight=bold)
         ax.axvline(0, color="black", linewidth=0.8)
-        label_rows(ax, heights, ["average row", *names, "this row"])
+        label_rows(ax, heights, [self.start, *names, "this row"])
         ax.get_yticklabels()[-1].set_fontweight("bold")
         low, high = min(stops.min(), 0.0), max(stops.max(), 0.0)
         room = 0.12 * (high - low) if high > low else 1.0

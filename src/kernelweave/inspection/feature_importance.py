@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, deviations, row_chunks, to_numpy, units_of
-from kernelweave.exceptions import require_count
+from kernelweave.exceptions import KernelWarning, require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
@@ -154,7 +155,7 @@ def feature_importance(
     ('worst radius', True, True)
     """
     if n_resamples:
-        _check_resampling(X, y, n_resamples)
+        _check_resampling(model, X, y, n_resamples)
     rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
@@ -342,7 +343,7 @@ def columns_of_view(model: Any, view: str) -> dict[int, Any]:
     return {int(j): int(j) if names is None else str(names[j]) for j in positions}
 
 
-def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
+def _check_resampling(model: Any, X: Any, y: Any, n_resamples: int) -> None:
     if X is None or y is None:
         raise ValueError(
             f"n_resamples={n_resamples} fits the model again on parts of its training "
@@ -350,6 +351,14 @@ def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
         )
     if n_resamples < 2:
         raise ValueError(f"n_resamples must be 0 or at least 2; got {n_resamples!r}")
+    if fitted_model(model)._has_groups:
+        warnings.warn(
+            "feature_importance fits again on rows drawn one by one, but the model was "
+            "fitted with groups: the intervals take all rows for independent and are "
+            "too narrow. Use n_resamples=0",
+            KernelWarning,
+            stacklevel=3,
+        )
 
 
 def _refits(

@@ -217,16 +217,28 @@ def _training_rows(model: Any, blocks: Any) -> int | None:
     kept = _kept_blocks(model)
     if kept is None:
         return None
-    known = set(_keys(kept))
-    return sum(key in known for key in _keys(blocks))
+    single = [_is_single(block) for block in blocks]
+    known = set(_keys(kept, single))
+    return sum(key in known for key in _keys(blocks, single))
 
 
-def _keys(blocks: list[Any]) -> list[tuple[Any, ...]]:
+def _is_single(block: Any) -> bool:
+    """Whether rows are numbers of single precision, as copies of others may be."""
+    if isinstance(block, Columns) or issparse(block):
+        return False
+    rows = to_numpy(block)
+    if rows.dtype != np.float64:
+        return False
+    with np.errstate(over="ignore"):
+        return np.array_equal(rows, rows.astype(np.float32), equal_nan=True)
+
+
+def _keys(blocks: list[Any], single: list[bool]) -> list[tuple[Any, ...]]:
     """A hashable value for each row, equal for equal rows."""
-    return list(zip(*map(_keys_of_view, blocks), strict=True))
+    return list(zip(*map(_keys_of_view, blocks, single), strict=True))
 
 
-def _keys_of_view(block: Any) -> list[Any]:
+def _keys_of_view(block: Any, single: bool) -> list[Any]:
     if isinstance(block, Columns):
         columns = [block.column(j) for j in range(block.shape[1])]
         words = [words_of(c.values.astype(object), c.gaps) for c in columns]
@@ -235,7 +247,12 @@ def _keys_of_view(block: Any) -> list[Any]:
         ends = zip(block.indptr, block.indptr[1:], strict=False)
         own = (slice(int(a), int(b)) for a, b in ends)
         return [(block.indices[p].tobytes(), block.data[p].tobytes()) for p in own]
-    return [row.tobytes() for row in np.ascontiguousarray(to_numpy(block))]
+    rows = to_numpy(block)
+    with np.errstate(over="ignore"):
+        rows = rows.astype(np.float32) if single else rows
+    if rows.dtype.kind == "f":
+        rows = rows + 0.0  # -0 is 0
+    return [row.tobytes() for row in np.ascontiguousarray(rows)]
 
 
 def _kept_blocks(model: Any) -> list[Array] | None:

@@ -229,7 +229,8 @@ class ViewSharesDisplay(Drawn):
     A bar is the share of the view in the combined kernel, the line its interval over
     halves of the rows (:func:`weight_intervals`), and the column on the right says in
     how many halves the view had more than 1 % or, if p-values are given, how often a
-    shuffled copy of the view gets as much weight.
+    shuffled copy of the view gets as much weight. Only p-values make views stand out:
+    useless views, too, are selected in many halves.
 
     Parameters
     ----------
@@ -360,7 +361,8 @@ class ViewSharesDisplay(Drawn):
         share = np.array([100 * row["share"] for row in shown])
         low = np.array([100 * row["low"] for row in shown])
         high = np.array([100 * row["high"] for row in shown])
-        colors = [COLORS[0] if self._stands_out(row) else GREY for row in shown]
+        other = COLORS[0] if self.pvalues is None else GREY
+        colors = [COLORS[0] if self._stands_out(row) else other for row in shown]
         self.bars_ = ax.barh(heights, share, height=0.62, color=colors, alpha=0.75)
         self.intervals_ = ax.errorbar(
             share,
@@ -382,10 +384,8 @@ class ViewSharesDisplay(Drawn):
         return self._finish(ax)
 
     def _stands_out(self, row: Mapping[str, Any]) -> bool:
-        """Whether a view is more than noise, as far as is known."""
-        if self.pvalues is not None:
-            return bool(self.pvalues[row["view"]] <= SIGNIFICANT)
-        return bool(row["low"] > 0.0)
+        """Whether a view is more than noise; intervals of noise exclude zero, too."""
+        return self.pvalues is not None and self.pvalues[row["view"]] <= SIGNIFICANT
 
     def _write_column(self, ax: Any, shown: list[Mapping[str, Any]]) -> list[Any]:
         """p-values, or how often a view is selected, in a column on the right."""

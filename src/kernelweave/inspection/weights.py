@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelweave._array import to_numpy
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import (
     COLORS,
@@ -15,14 +16,19 @@ from kernelweave.inspection._figure import (
     Drawn,
     axes,
     label_rows,
+    shortened,
     text_beside,
 )
 from kernelweave.inspection._rows import fitted_model
-from kernelweave.models.shared.base import caution_about_shares
+from kernelweave.models.shared.base import caution_about_shares, shares_of_views
 from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
 WEIGHT_HEIGHT = 0.24
+#: Most characters in a label.
+LETTERS = 40
+#: The title if the weights are not learned.
+UNIFORM = "Uniform kernel weights"
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
 
@@ -39,9 +45,10 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     -------
     rows : list of dict
         One row per kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
-        ``weight``, ``share`` (of the sum of all weights, so shares sum to one),
-        ``view_weight`` (the sum over the view) and ``view_share`` (its entry of
-        ``view_shares_``). ``pandas.DataFrame(rows)`` converts them to a DataFrame.
+        ``weight``, ``share`` (its part of ``view_share``, so shares sum to one and are
+        never negative), ``view_weight`` (the sum over the view) and ``view_share`` (its
+        entry of ``view_shares_``). ``pandas.DataFrame(rows)`` converts them to a
+        DataFrame.
 
     Examples
     --------
@@ -55,20 +62,24 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     ('mean', 'centred Linear()', 0.056)
     """
     model = fitted_model(model)
-    total = float(np.sum(model.kernel_weights_))
+    weights = to_numpy(model.kernel_weights_)
+    kernel_map = model.kernel_map_
+    levels = kernel_map.levels if model.scale is None else None
+    shares = shares_of_views([str(i) for i in range(len(weights))], weights, levels)
     return [
         {
             "view": view,
             "kernel": name.removeprefix(f"{view}: "),
             "weight": float(weight),
-            "share": float(weight) / total,
+            "share": share,
             "view_weight": model.view_weights_[view],
             "view_share": model.view_shares_[view],
         }
-        for view, name, weight in zip(
-            model.kernel_map_.view_names,
-            model.kernel_names_,
-            model.kernel_weights_,
+        for view, name, weight, share in zip(
+            kernel_map.view_names,
+            kernel_map.names,
+            weights,
+            shares.values(),
             strict=True,
         )
     ]
@@ -95,9 +106,9 @@ class KernelWeightsDisplay(Drawn):
     """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
 
     A dark bar is the total weight of a view, the light bars below it are its kernels,
-    and the numbers are shares of the sum of all weights. Kernels of weight zero are
-    only counted, and if there are more than ``max_rows`` rows, only the heaviest
-    kernels are shown individually.
+    and the numbers are percentages of the sum of all weights, without their signs if
+    some are negative. Kernels of weight zero are only counted, and if there are more
+    than ``max_rows`` rows, only the heaviest kernels are shown individually.
 
     Parameters
     ----------
@@ -162,7 +173,7 @@ class KernelWeightsDisplay(Drawn):
         """
         model = fitted_model(estimator)
         display = cls(
-            weights=model.kernel_weights_,
+            weights=to_numpy(model.kernel_weights_),
             kernel_names=model.kernel_names_,
             view_names=model.kernel_map_.view_names,
             title=with_caution(_title(model), model),
@@ -198,17 +209,20 @@ class KernelWeightsDisplay(Drawn):
             height=[0.85 if row.kind == "view" else 0.6 for row in rows],
             color=[colors.get(row.view, GREY) for row in rows],
         )
-        labels = [_shortened(row.label) for row in rows]
+        labels = [shortened(row.label, LETTERS) for row in rows]
         label_rows(ax, heights, labels, margin=0.7, size=8)
-        total = float(weights.sum())
+        total = float(np.abs(weights).sum())
         self.texts_ = [
             _finish_row(ax, row, height, bar, label, total)
             for row, height, bar, label in zip(
                 rows, heights, self.bars_, ax.get_yticklabels(), strict=True
             )
         ]
-        largest = max(row.length for row in rows)
-        ax.set_xlim(0, 1.15 * largest if largest > 0 else 1)
+        lengths = [0.0, *(row.length for row in rows)]
+        low, high = min(lengths), max(lengths)
+        room = 0.15 * (high - low)  # for the numbers
+        ax.set_xlim(low - room * (low < 0), high + room or 1.0)
+        ax.axvline(0, color="black", linewidth=0.8)
         ax.set_xlabel("weight")
         return self._finish(ax)
 
@@ -216,7 +230,7 @@ class KernelWeightsDisplay(Drawn):
         self, weights: np.ndarray, views: dict[str | None, list[int]], max_rows: int
     ) -> list[_Row]:
         """The rows, with as many individual kernels as ``max_rows`` allows."""
-        ranking = np.argsort(-weights, kind="stable").tolist()
+        ranking = np.argsort(-np.abs(weights), kind="stable").tolist()
         rows: list[_Row] = []
         for n_shown in range(np.count_nonzero(weights), -1, -1):
             shown = set(ranking[:n_shown])
@@ -281,6 +295,7 @@ def _finish_row(
         ax,
         "" if nothing else _percent(row.weight / total),
         (row.length, height),
+        gap=4 if row.length >= 0 else -4,
         fontsize=9 if is_view else 8,
         fontweight="bold" if is_view else "normal",
         color="black" if is_view else "#4D4D4D",
@@ -313,13 +328,9 @@ def _positions(rows: list[_Row]) -> np.ndarray:
 def _percent(share: float) -> str:
     if share == 0:
         return "0"
-    if share < 0.001:
+    if abs(share) < 0.001:
         return "<0.1 %"
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
-
-
-def _shortened(label: str) -> str:
-    return label if len(label) <= 40 else f"{label[:39]}…"
+    return f"{100 * share:.{0 if abs(share) >= 0.1 else 1}f} %"
 
 
 def with_caution(title: str, model: Any) -> str:
@@ -333,7 +344,8 @@ def _title(model: Any) -> str:
     """What is known about the weights of a fitted model."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
-        return "Uniform kernel weights"
+        own = model.method == "independent"
+        return "Kernel weights, each by its own alignment" if own else UNIFORM
     if certificate.stationarity is not None:
         return f"Kernel weights, stationary to {certificate.stationarity:.1e}"
     if certificate.gap <= 0:

@@ -15,6 +15,8 @@ from html import escape
 
 import numpy as np
 
+from kernelweave.inspection._figure import shortened
+
 WIDTH = 440
 #: Widest picture on a large screen, in pixels.
 WIDEST = 560
@@ -50,6 +52,8 @@ class Bar:
 def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> str:
     """Horizontal bars with intervals; zero is always on the axis."""
     rows = [row for row in rows if math.isfinite(row.value)]
+    if percent:  # of a whole
+        rows = [Bar(r.label, r.value, tuple(np.clip(r.ends, 0, 1))) for r in rows]
     drawn = [v for row in rows for v in (0.0, row.value, *row.ends) if math.isfinite(v)]
     ticks = round_ticks(min(drawn, default=0.0), max(drawn, default=0.0))
     left, right = 20, WIDTH - 64  # room for numbers
@@ -71,7 +75,7 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
         parts.append(
             f"<g><title>{escape(f'{row.label}: {said}')}</title>"
             f'<text class="label" x="{left + 5}" y="{top + 14}">'
-            f"{escape(_cut(row.label, LETTERS))}</text>"
+            f"{escape(shortened(row.label, LETTERS))}</text>"
             f'<rect class="bar" x="{a:.1f}" y="{y - THICK / 2:.1f}" '
             f'width="{max(b - a, 1):.1f}" height="{THICK}" rx="2"/>'
         )
@@ -213,7 +217,3 @@ def round_ticks(low: float, high: float) -> list[float]:
     last = math.ceil(high / step - ON_A_TICK)
     numbers = range(first, max(last, first + 1) + 1)
     return [float(f"{i * step:.12g}") for i in numbers]
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -18,11 +18,12 @@ from kernelweave.inspection._rows import (
     shares_of,
     views_of,
 )
+from kernelweave.models.shared.base import weights_differ
 from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Case, Section, or_why
-from kernelweave.report.views import shares, weights_are_learned, without_each
+from kernelweave.report.views import shares, without_each
 from kernelweave.views.columns import counted, is_precomputed, some
 
 #: Patterns of missing views, and warnings, that the page lists.
@@ -76,7 +77,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
         contents["evaluation"]["summary"],
     ]
     cautions = contents["shares"]["cautions"]
-    if len(own) > 1 and weights_are_learned(model):
+    if len(own) > 1 and weights_differ(model):
         large = [f"{v} ({100 * s:.0f} %)" for v, s in own.items() if s >= 0.01]
         small = len(own) - len(large)
         rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""

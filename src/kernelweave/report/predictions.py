@@ -43,13 +43,11 @@ def scores(result: Any) -> Section:
     )
     present = [row["method"] for row in result.table]
     return {
-        "table": result.table,
-        "summary": result.summary,
+        **result,
         "picture": picture,
         "score_name": name,
         "lead_name": result.lead_name if percent else name,
         "baselines": {k: v for k, v in BASELINES.items() if k in present},
-        "remarks": result.remarks,
     }
 
 

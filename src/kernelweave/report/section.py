@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.evaluation.held_out import rows_apart
 from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import taken_by
 from kernelweave.views.columns import is_precomputed
@@ -46,10 +47,20 @@ class Case:
     n_decoys: int
     how: dict[str, Any]
 
+    @property
+    def data(self) -> tuple[Any, Any, np.ndarray]:
+        """The model, X and y."""
+        return self.model, self.X, self.y
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """The groups and the randomness with which rows are drawn."""
+        return {name: self.how[name] for name in ("groups", "random_state")}
+
     @cached_property
     def result(self) -> Any:
         """The model compared with its baselines on held-out rows."""
-        return evaluate(self.model, self.X, self.y, **self.how)
+        return evaluate(*self.data, **self.how)
 
     @cached_property
     def unit(self) -> np.ndarray:
@@ -64,10 +75,16 @@ class Case:
         return self.result.held_out.fold
 
     @cached_property
+    def train(self) -> np.ndarray:
+        """The rows from which those of the first fold were predicted, (m,)."""
+        groups = None if self.how["groups"] is None else np.asarray(self.how["groups"])
+        codes = self.y if is_classifier(self.model) else None
+        return rows_apart(self.fold, 1, groups, codes)
+
+    @cached_property
     def part(self) -> Any:
-        """The model fitted to all rows but those of the first fold."""
-        train = np.flatnonzero(self.fold != 1)
-        model = without_folds(self.model)
+        """The model fitted to these rows."""
+        train, model = self.train, clone(self.model)
         of_rows = {name: self.how[name] for name in ("groups", "sample_weight")}
         taken = taken_by(model, of_rows)
         given = {name: np.asarray(values)[train] for name, values in taken.items()}
@@ -75,8 +92,9 @@ class Case:
 
     def rows(self, numbers: np.ndarray) -> Any:
         """Some rows of X, for the model :attr:`part`."""
-        train = np.flatnonzero(self.fold != 1)
-        return rows_of_fold(self.X, numbers, train, is_precomputed(self.model.views))
+        return rows_of_fold(
+            self.X, numbers, self.train, is_precomputed(self.model.views)
+        )
 
 
 def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
@@ -98,9 +116,3 @@ def or_why(make: Callable[P, Section]) -> Callable[P, Section]:
             }
 
     return made
-
-
-def without_folds(model: Any) -> Any:
-    """A copy that computes no score of its own: folds inside folds are slow."""
-    copy = clone(model)
-    return copy.set_params(cv=None) if "cv" in copy.get_params() else copy

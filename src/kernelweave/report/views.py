@@ -5,24 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
-from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
 from kernelweave.inspection._rows import observed_views, shares_of, taken_by
 from kernelweave.inspection._trials import Trials
 from kernelweave.inspection.ablation import by_chance, mean_and_error
-from kernelweave.models.shared.base import caution_about_shares
+from kernelweave.models.shared.base import caution_about_shares, weights_differ
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
-from kernelweave.report.section import (
-    MOST_VIEWS,
-    Case,
-    Section,
-    or_why,
-    without_folds,
-)
+from kernelweave.report.section import MOST_VIEWS, Case, Section, or_why
 
 #: With at most this many views, the page also has an order in which to drop them, for
 #: which the number of fits grows with the square of the number of views.
@@ -81,40 +75,20 @@ def shares(case: Case) -> Section:
 @or_why
 def _intervals(case: Case) -> Section:
     """The record of each view from :func:`weight_intervals`."""
-    rows = weight_intervals(
-        case.model,
-        case.X,
-        case.y,
-        groups=case.how["groups"],
-        n_resamples=case.n_resamples,
-        random_state=case.how["random_state"],
-    )
+    rows = weight_intervals(*case.data, n_resamples=case.n_resamples, **case.drawn)
     return {"of": {row["view"]: row for row in rows}}
 
 
 @or_why
 def _pvalues(case: Case) -> Section:
     """The p-value of each view."""
-    found = view_pvalues(
-        case.model,
-        case.X,
-        case.y,
-        groups=case.how["groups"],
-        n_decoys=case.n_decoys,
-        random_state=case.how["random_state"],
-    )
-    return {"of": found}
-
-
-def weights_are_learned(model: Any) -> bool:
-    """Whether the weights of the kernels differ."""
-    return bool(np.ptp(to_numpy(model.kernel_weights_)) > 0)
+    return {"of": view_pvalues(*case.data, n_decoys=case.n_decoys, **case.drawn)}
 
 
 def _cautions(case: Case, rows: list[dict[str, Any]]) -> list[str]:
     """Why the shares should not be interpreted, or only with care."""
     model, result, n_decoys = case.model, case.result, case.n_decoys
-    if not weights_are_learned(model):
+    if not weights_differ(model):
         return [
             "All kernels have the same weight. The shares count the kernels of each "
             "view and say nothing about the data."
@@ -167,7 +141,7 @@ def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
     model, X, y, fold = case.model, case.X, case.y, case.fold
     groups = case.how["groups"]
-    template = without_folds(model)
+    template = clone(model)
     template.fit(X, y, **taken_by(template, {"groups": groups}))
     folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
     recommendation = ""

@@ -453,18 +453,23 @@ ROUNDED = 10.0
 ROWS_PER_VIEW = 5
 
 
+def weights_differ(model: KernelModel) -> bool:
+    """Whether the kernels that vary over the training rows differ in their weights."""
+    weights = to_numpy(model.kernel_weights_)[list(model.kernel_map_.active)]
+    return bool(np.ptp(weights) > 0)
+
+
 def caution_about_shares(model: KernelModel) -> str | None:
     """Why the shares of a fitted model should not be interpreted, if they should not.
 
     Equal weights are not learned from the data, and need no warning.
     """
-    weights = to_numpy(model.kernel_weights_)
     n_views = len(model.view_shares_)
     sources = [part.source for part in model.kernel_map_.parts]
     if None in sources:  # explicit features, which are for many rows
         return None
     n = max(source.n_samples for source in sources if source is not None)
-    if n >= ROWS_PER_VIEW * n_views or n_views < 2 or np.ptp(weights) == 0:
+    if n >= ROWS_PER_VIEW * n_views or n_views < 2 or not weights_differ(model):
         return None
     return (
         f"{n_views} views and only {n} rows: the weights should not be interpreted, as "
