@@ -96,7 +96,10 @@ class Limited(PolyhedralSet):
         self.limits[:, 0], self.limits[:, 1] = low, high
 
     def polyhedron(self, m):
-        none, rows = (np.zeros((0, m)), np.zeros(0)), (self.factors, np.array([self.to]))
+        none, rows = (
+            (np.zeros((0, m)), np.zeros(0)),
+            (self.factors, np.array([self.to])),
+        )
         parts = (*rows, *none) if self.equal else (*none, *rows)
         return Polyhedron(*parts, self.limits)
 
@@ -265,3 +268,7 @@ def test_caps_are_positive_numbers():
     for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
         with pytest.raises(ValueError, match="cap must be a number > 0"):
             CappedSimplex(cap)
+    caps = np.array([0.5, 0.5, 0.1])
+    weight_set = CappedSimplex(caps)
+    caps[:] = 1.0
+    assert np.max(weight_set.maximizer(np.arange(3.0))) == 0.5

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelweave._array import psd_factor
+from kernelweave._array import DOUBLE_EPS, psd_factor
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.inner.least_distance import cone_multipliers
 from kernelweave.protocols import (
@@ -144,7 +144,7 @@ def _cone(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Rows of ``a - b`` (..., m), those zero where only rounding is left."""
     difference, size = a - b, np.maximum(np.abs(a), np.abs(b))
-    rounding = ROUNDING_UNITS * np.finfo(np.float64).eps * np.max(size, axis=-1)
+    rounding = ROUNDING_UNITS * DOUBLE_EPS * np.max(size, axis=-1)
     left = np.max(np.abs(difference), axis=-1) > rounding
     return np.where(left[..., None], difference, 0.0)
 
