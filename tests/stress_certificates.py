@@ -506,7 +506,7 @@ EXACT: tuple[tuple[type, Callable], ...] = (
 
 def exact(problem: Any) -> Callable[[np.ndarray, Any], Exact]:
     """Bounds on a criterion at weights and a dual point, in extended precision."""
-    stack = kernels_of(problem.bank) if hasattr(problem, "bank") else None
+    stack = None if problem.bank is None else kernels_of(problem.bank)
     rule = next(rule for kind, rule in EXACT if isinstance(problem, kind))
     return lambda weights, coef: rule(problem, np.asarray(weights), stack, coef)
 
@@ -573,7 +573,7 @@ def judge(
 
 def is_single(problem: Any) -> bool:
     """Whether the kernels are in float32."""
-    return hasattr(problem, "bank") and problem.bank.like.dtype == np.float32
+    return problem.bank is not None and problem.bank.like.dtype == np.float32
 
 
 def is_indefinite(problem: Any, weights: np.ndarray) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError, eps, tensor_sum
+from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, eps, tensor_sum
 from kernelweave._tolerances import (
     FEW_ROWS,
     LIKE_IDENTITY,
@@ -470,9 +470,12 @@ class Criterion(Protocol):
         ==================== ===========================================================
     preferred_method : str
         The choice of ``method="auto"`` if it fits; "" for the first method that fits.
+    bank : Bank or None
+        The kernels, if the criterion is one of kernels.
     """
 
     offers: ClassVar[frozenset[str]]
+    bank: Any = None
 
     @property
     def preferred_method(self) -> str:
@@ -490,9 +493,8 @@ class Criterion(Protocol):
 
     @property
     def kernel_eps(self) -> float:
-        """Rounding unit of the kernels, those of ``self.bank`` if it has one."""
-        bank: Bank | None = getattr(self, "bank", None)
-        return float(np.finfo(np.float64).eps) if bank is None else eps(bank.like)
+        """Rounding unit of the kernels, or of float64 if there is no bank."""
+        return DOUBLE_EPS if self.bank is None else eps(self.bank.like)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """All that a solver needs at ``weights`` (m,), from one factorisation."""
@@ -634,7 +636,7 @@ class KernelCriterion(Criterion):
         traces = self.bank.rounded_traces()
         size = float(np.abs(weights[-self.n_kernels :]) @ traces)
         size *= max(1.0, FEW_ROWS / self.bank.n_samples)
-        return float(np.finfo(np.float64).eps) * size * square
+        return DOUBLE_EPS * size * square
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""

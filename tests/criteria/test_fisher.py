@@ -221,7 +221,7 @@ def test_a_singular_combination_is_an_error_of_its_own(rng):
 
 
 @pytest.mark.parametrize(
-    "alpha", [0.0, -1.0, float("nan"), float("inf"), "loo", "Learn", ""]
+    "alpha", [0.0, -1.0, float("nan"), float("inf"), "loo", "Learn", "", None, [1.0]]
 )
 def test_a_bad_alpha_is_named(rng, alpha):
     criterion, _ = random_problem(rng, 1.0)

@@ -248,6 +248,7 @@ def test_not_separable_is_an_error_with_a_proof(rng, drawn):
         ({"margin": "l3"}, "margin must be 'l1', 'l2' or 'hard', got 'l3'"),
         ({"C": 0.0}, "C must be a finite float > 0 or 'learn', got 0.0"),
         ({"C": np.inf}, "margin='hard' allows no errors"),
+        ({"C": None}, "C must be a finite float > 0 or 'learn', got None"),
         ({"C": "auto"}, "C must be a float > 0 or 'learn', got 'auto'"),
         ({"C": "learn"}, "C='learn' needs margin='l2'"),
     ],

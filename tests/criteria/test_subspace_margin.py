@@ -161,8 +161,9 @@ def test_there_is_no_sdp(rng):
     [
         ({"C": 0.0}, "C must be"),
         ({"C": np.inf}, "C must be"),
+        ({"C": "learn"}, "C must be a finite number > 0, got 'learn'"),
         ({"alpha": "learn"}, "alpha must be"),
-        ({"alpha": -1.0}, "alpha must be"),
+        ({"alpha": -1.0}, "alpha must be a finite number > 0, got -1.0"),
         ({"signs": np.ones((60, 1))}, "both classes; got 60 of [+]1 and 0 of -1"),
         ({"signs": np.zeros((60, 1))}, r"\+1 or -1"),
     ],

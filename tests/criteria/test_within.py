@@ -225,7 +225,7 @@ def test_duplicate_kernels_are_remarked_on(rng):
     ("change", "message"),
     [
         ({"alpha": "learn"}, "has no learned regularisation; give a float > 0"),
-        ({"alpha": 0.0}, "alpha must be a float > 0, got 0.0"),
+        ({"alpha": 0.0}, "alpha must be a finite number > 0, got 0.0"),
         ({"alpha": np.nan}, "got nan"),
         ({"codes": np.zeros(3, dtype=int)}, "codes must be a vector of 10 integers"),
         ({"codes": np.arange(10) % 2.0}, r"integers .* got array\(\[0., 1.\]"),

@@ -72,6 +72,15 @@ def test_weights_outside_the_set_are_refused(small_problem, weight_set, spoil):
         certify(criterion, weight_set, weights, coef)
 
 
+def test_weights_may_be_a_list_with_one_number_per_kernel(small_problem):
+    criterion, weights = small_problem(1e-2), [0.1] * 10
+    coef = criterion.evaluate(np.array(weights)).coef
+    for weight_set in (Simplex(), LpBall(2)):
+        assert certify(criterion, weight_set, weights, coef)[0] > 0.0
+    with pytest.raises(ValueError, match=r"the shape \(10,\), .* got \(9,\)"):
+        certify(criterion, Simplex(), [1 / 9] * 9, coef)
+
+
 def test_rounding_of_the_weights_is_forgiven(small_problem):
     criterion = small_problem(1e-2)
     weights = Simplex().start(10) * (1 + 1e-12)

@@ -88,15 +88,18 @@ def test_violation_names_what_is_wrong(weight_set):
 
 
 class Limited(PolyhedralSet):
-    """``sum_i a_i w_i = 1`` or ``<= 1``, within limits."""
+    """``sum_i a_i w_i = to`` or ``<= to``, within limits."""
 
-    def __init__(self, factors, equal=True, low=0.0, high=np.inf):
-        self.factors, self.equal = np.atleast_2d(factors), equal
+    def __init__(self, factors, equal=True, low=0.0, high=np.inf, to=1.0):
+        self.factors, self.equal, self.to = np.atleast_2d(factors), equal, to
         self.limits = np.empty((self.factors.shape[1], 2))
         self.limits[:, 0], self.limits[:, 1] = low, high
 
     def polyhedron(self, m):
-        none, rows = (np.zeros((0, m)), np.zeros(0)), (self.factors, np.ones(1))
+        none, rows = (
+            (np.zeros((0, m)), np.zeros(0)),
+            (self.factors, np.array([self.to])),
+        )
         parts = (*rows, *none) if self.equal else (*none, *rows)
         return Polyhedron(*parts, self.limits)
 
@@ -232,10 +235,12 @@ def test_constraints_may_leave_no_room(how, rng):
         Limited(np.ones(5), equal=False, high=0.4),
         Limited(np.full(5, 0.5), equal=True),
         Limited(np.zeros(5), equal=False, high=[0.1, 0.2, 0.3, 0.4, 0.5]),
+        Limited(np.full(5, 1.97), to=3.0),
     ],
-    ids=["sum <= 1", "sum <= 1 within a box", "sum = 2", "box"],
+    ids=["sum <= 1", "sum <= 1 within a box", "sum = 2", "box", "weighted sum"],
 )
 def test_alignment_depends_on_the_cone_only(allowed, rng):
+    """Rounding of a weighted sum once became constraints that took the optimum."""
     criterion = Alignment(DenseBank(some_kernels(rng)), np.linspace(-1.0, 1.0, 9))
     solution = solve(criterion, allowed)
     assert solution.converged, solution.status
@@ -263,3 +268,7 @@ def test_caps_are_positive_numbers():
     for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
         with pytest.raises(ValueError, match="cap must be a number > 0"):
             CappedSimplex(cap)
+    caps = np.array([0.5, 0.5, 0.1])
+    weight_set = CappedSimplex(caps)
+    caps[:] = 1.0
+    assert np.max(weight_set.maximizer(np.arange(3.0))) == 0.5

@@ -216,6 +216,7 @@ def test_every_array_library(xp_backend, rng, dtype):
 BAD = {
     "bound": ({"bound": 0.5}, "bound must be a finite number >= 1, got 0.5"),
     "infinite": ({"bound": np.inf}, "finite number >= 1"),
+    "none": ({"bound": None}, "finite number >= 1, got None"),
 }
 
 

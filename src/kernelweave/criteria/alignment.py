@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from kernelweave._array import (
+    DOUBLE_EPS,
     Array,
     as_float,
     eps,
@@ -25,8 +25,8 @@ from kernelweave.protocols import (
     CertificateTerms,
     Evaluation,
     KernelCriterion,
-    LinearSet,
     WeightSet,
+    has_cuts,
 )
 
 
@@ -66,7 +66,7 @@ class Target:
         values = root[:, None] * values
         if not is_factor:
             size, values = size * np.max(root), values * root
-        rounding = ROUNDING_UNITS * len(values) * np.finfo(float).eps * size
+        rounding = ROUNDING_UNITS * len(values) * DOUBLE_EPS * size
         self._values, self._is_factor = values, is_factor
         self.norm = float(np.linalg.norm(values.T @ values if is_factor else values))
         if self.norm <= (rounding**2 if is_factor else rounding):
@@ -370,8 +370,8 @@ class AlignmentTerms(CertificateTerms):
         weights of any sign may cancel, the errors do not.
         """
         s, unclear = SMALLEST_STEP, 0.0
-        if "cuts" in weight_set.offers:
-            limits = cast(LinearSet, weight_set).polyhedron(len(self.noise)).limits
+        if has_cuts(weight_set):
+            limits = weight_set.polyhedron(len(self.noise)).limits
             unclear = float(self.noise @ np.max(np.abs(limits), axis=1))
         for _ in range(MAX_STEPS):
             scores = self.scores - s * self.slope

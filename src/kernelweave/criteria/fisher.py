@@ -25,6 +25,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
+from kernelweave.exceptions import is_positive, require_positive
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
     KernelFit,
@@ -92,9 +93,8 @@ class Fisher(KernelCriterion):
         design: RowDesign | None = None,
     ) -> None:
         self.design = design or RowDesign(bank.n_samples)
-        self.learns_identity = alpha == "learn"
-        number = not isinstance(alpha, str) and np.isfinite(alpha) and alpha > 0
-        if not (number or self.learns_identity):
+        self.learns_identity = isinstance(alpha, str) and alpha == "learn"
+        if not (self.learns_identity or is_positive(alpha)):
             raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
         self.bank, self.alpha = bank, alpha
         target = checked_target(target, bank.n_samples)
@@ -338,8 +338,7 @@ class WithinFisher(Fisher):
                 f"WithinFisher cannot take alpha={alpha!r}: the within-class criterion "
                 "has no learned regularisation; give a float > 0 or use Fisher"
             )
-        if not (np.isfinite(alpha) and alpha > 0):
-            raise ValueError(f"alpha must be a float > 0, got {alpha!r}")
+        require_positive(alpha=alpha)
         super().__init__(bank, target, alpha)
         self.scale = 1.0 / float(alpha)
         self.codes = np.asarray(codes)

@@ -27,6 +27,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
+from kernelweave.exceptions import is_positive, require_positive
 from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
 from kernelweave.inner.saddle import (
     SEPARABLE,
@@ -370,7 +371,7 @@ def _check_margin(margin: str, C: float | str) -> None:
                 "C='learn' needs margin='l2', whose 1/C is the weight of a kernel; "
                 "got margin='l1'"
             )
-    elif margin != "hard" and not (np.isfinite(C) and C > 0):
+    elif margin != "hard" and not is_positive(C):
         raise ValueError(
             f"C must be a finite float > 0 or 'learn', got {C!r}; "
             "margin='hard' allows no errors"
@@ -443,10 +444,7 @@ class SubspaceProblem:
         tol: float = 1e-9,
         design: RowDesign | None = None,
     ) -> None:
-        if not (np.isfinite(C) and C > 0):
-            raise ValueError(f"C must be a finite number > 0, got {C!r}")
-        if isinstance(alpha, str):  # type: ignore[unreachable]
-            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        require_positive(alpha=alpha, C=C)
         signs = checked_signs(signs, bank.n_samples)
         require_both_signs(signs)
         # The Fisher criterion knows how to factor alpha I + G.

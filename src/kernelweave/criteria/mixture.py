@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+from kernelweave._array import (
+    DOUBLE_EPS,
+    Array,
+    as_float,
+    from_numpy,
+    namespace,
+    to_numpy,
+)
 from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
@@ -105,7 +112,7 @@ class MixtureLikelihood(Criterion):
             linear += self.prior * float(np.sum(np.log(columns / p))) / self.total
         upper = self._value(weights, self._mixed(weights))
         # sums of logarithms of about 1; a strong prior adds very many
-        rounding = ROUNDING_UNITS * float(np.finfo(np.float64).eps) * mass
+        rounding = ROUNDING_UNITS * DOUBLE_EPS * mass
         return MixtureTerms(upper, linear, scores, mass, rounding=rounding)
 
     def _scores(self, rows: Array, columns: np.ndarray) -> np.ndarray:

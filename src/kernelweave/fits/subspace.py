@@ -17,6 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE
+from kernelweave.exceptions import require_positive
 from kernelweave.fits.ridge import (
     RowDesign,
     StandardOutputs,
@@ -219,8 +220,7 @@ class RegularizedKernel:
     def __init__(
         self, gram: Array, alpha: float, design: RowDesign | None = None
     ) -> None:
-        if not (np.isfinite(alpha) and alpha > 0):
-            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        require_positive(alpha=alpha)
         self.gram, self.alpha = gram, float(alpha)
         self.design = design or RowDesign(int(gram.shape[0]))
         # G annihilates the vector of ones; adding 11'/n changes no product with a

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from kernelweave._array import lower_inverse, psd_factor
+from kernelweave._array import DOUBLE_EPS, lower_inverse, psd_factor
 from kernelweave.inner.interior_point import predict
 
 _Step = tuple[np.ndarray, np.ndarray]
@@ -28,7 +28,7 @@ SHORT = 0.3
 CENTRED, MAX_CENTRING = 1e-3, 4
 #: Multiple of k, the trace, that is added to the diagonal of X, or of X o X, before a
 #: factorisation; it must stay far below the gap to reach.
-NUDGE = 4.0 * np.finfo(np.float64).eps
+NUDGE = 4.0 * DOUBLE_EPS
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelweave._array import psd_factor
-from kernelweave._tolerances import NULL_EIGENVALUE
+from kernelweave._array import DOUBLE_EPS, psd_factor
+from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.inner.least_distance import cone_multipliers
 from kernelweave.protocols import (
     CosineCriterion,
@@ -122,21 +122,31 @@ def _cone(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
     The cone holds all w with ``A w = t b`` and ``C w <= t d`` for some t > 0. If b is
     not zero, an equation determines t. Otherwise inequalities bound t, from below where
     d > 0 and from above where d < 0: no lower bound may exceed an upper one. In either
-    case ``w / t`` is in the polyhedron for ``t = max(gauge w)``.
+    case ``w / t`` is in the polyhedron for ``t = max(gauge w)``. Rows that are zero up
+    to rounding, such as the equation that determines t, say nothing.
     """
     below, room = allowed.inequalities()
-    first = int(np.argmax(np.abs(allowed.equal_to))) if len(allowed.equal) else 0
-    if np.any(allowed.equal_to):
-        gauge = allowed.equal[[first]] / allowed.equal_to[first]
-        equal = allowed.equal - allowed.equal_to[:, None] * gauge
-        held = room[:, None] * gauge - below
+    equal, equal_to = allowed.equal, allowed.equal_to
+    if np.any(equal_to):
+        first = [int(np.argmax(np.abs(equal_to)))]
+        gauge = equal[first] / equal_to[first]
+        held = _difference(room[:, None] * gauge, below)
+        equal = _difference(equal, equal_to[:, None] * gauge)
     else:
-        gauge, equal = below[room > 0.0] / room[room > 0.0, None], allowed.equal
+        gauge = below[room > 0.0] / room[room > 0.0, None]
         most = below[room < 0.0] / room[room < 0.0, None]
-        pairs = np.reshape(most[:, None] - gauge, (-1, below.shape[1]))
+        pairs = _difference(most[:, None], gauge).reshape(-1, below.shape[1])
         held = np.concatenate([-below[room == 0.0], pairs])
     rows = np.concatenate([held, equal, -equal])
     return rows[np.any(rows != 0.0, axis=1)], gauge
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows of ``a - b`` (..., m), those zero where only rounding is left."""
+    difference, size = a - b, np.maximum(np.abs(a), np.abs(b))
+    rounding = ROUNDING_UNITS * DOUBLE_EPS * np.max(size, axis=-1)
+    left = np.max(np.abs(difference), axis=-1) > rounding
+    return np.where(left[..., None], difference, 0.0)
 
 
 def _least_squares(

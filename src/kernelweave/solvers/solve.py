@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from kernelweave._array import Array, FactorizationError, namespace
+from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, namespace
 from kernelweave._tolerances import (
     ALLOWED_VIOLATION,
     FLOAT32_TOL,
@@ -239,8 +239,15 @@ def certify(
     Raises
     ------
     ValueError
-        If the weights are not in the set: nothing can be certified.
+        If the weights are not in the set, or too many or too few: nothing can be
+        certified.
     """
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (criterion.n_weights,):
+        raise ValueError(
+            f"weights must have the shape ({criterion.n_weights},), one per weight of "
+            f"the criterion; got {weights.shape}"
+        )
     violation = weight_set.violation(weights)
     if not violation <= ALLOWED_VIOLATION:
         raise ValueError(
@@ -249,8 +256,7 @@ def certify(
         )
     terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
     upper, lower = terms.upper, terms.bound(weight_set)
-    unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
-    rounding = unit * abs(lower) + terms.rounding
+    rounding = ROUNDING_UNITS * DOUBLE_EPS * abs(lower) + terms.rounding
     if has_cuts(weight_set):  # it allows weights far larger than these
         reach = np.sum(np.abs(weight_set.maximizer(terms.scores)))
         rounding *= max(1.0, float(reach / np.sum(np.abs(weights))))
@@ -620,7 +626,7 @@ def _note_gap(criterion: Criterion, method: Method, gap: float) -> tuple[str, ..
 
 def _is_single(criterion: Criterion) -> bool:
     """Whether kernels are in float32."""
-    return criterion.kernel_eps > float(np.finfo(np.float64).eps)
+    return criterion.kernel_eps > DOUBLE_EPS
 
 
 def _explained(
@@ -631,7 +637,7 @@ def _explained(
     Relative gaps of an optimum that may be ``zero`` stay large, whatever is done.
     """
     single = _is_single(criterion)
-    rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
+    rounding += ROUNDING_UNITS * DOUBLE_EPS
     on_request = status.startswith(("stopped at", "stopped by"))
     if rounding <= MOSTLY * gap and (on_request or not single):
         return status

@@ -310,7 +310,7 @@ class CappedSimplex(PolyhedralSet):
     offers = frozenset({"polyhedron", "sparse"})
 
     def __init__(self, cap: float | Sequence[float] | np.ndarray) -> None:
-        self.cap = np.asarray(cap, dtype=np.float64)
+        self.cap = np.array(cap, dtype=np.float64)  # nobody else can change it
         if self.cap.ndim > 1 or not np.all((self.cap > 0) & np.isfinite(self.cap)):
             raise ValueError(
                 f"cap must be a number > 0, or one such number per weight; got {cap!r}"

@@ -7,6 +7,7 @@ from scipy import linalg
 
 from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import IDLE, NEXT_TO_ZERO, NULL_EIGENVALUE, ROUNDING_UNITS
+from kernelweave.exceptions import is_positive
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import (
@@ -72,7 +73,7 @@ class SignedSum(SumToOne):
     def __init__(
         self, bank: Bank, bound: float = 100.0, row_weights: np.ndarray | None = None
     ) -> None:
-        if not (np.isfinite(bound) and bound >= 1.0):
+        if not (is_positive(bound) and bound >= 1.0):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
         self.bank, self.bound = bank, float(bound)
         self._traces = _positive_traces(bank, row_weights)
