@@ -2061,6 +2061,22 @@ add(
     learner,
 )
 add(
+    "objective='loo' with a solver of the other problem",
+    params(objective="loo", alpha="loo", solver="closed_form"),
+    "solver='closed_form'",
+    "objective='loo' solves another problem",
+    "Leave solver at 'auto'",
+    learner,
+)
+add(
+    "objective='loo' with the scatter of the other problem",
+    params(objective="loo", alpha="loo", scatter="within"),
+    "scatter='within'",
+    "objective='loo' solves another problem",
+    "Leave scatter at 'total'",
+    fda,
+)
+add(
     "scatter='within' with a learned alpha",
     params(scatter="within", alpha="learn"),
     "no learned regularisation",

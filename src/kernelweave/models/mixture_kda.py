@@ -117,9 +117,11 @@ class MixtureKDA(KernelDiscriminant):
         experts that a row has ("available"); or fill centred kernels with zeros
         ("zero").
     solver : {"auto", "newton", "em"}, default="auto"
-        How the concave problem is solved; "auto" is Newton's method.
+        How the concave problem is solved; "auto" is Newton's method. Where rows lack
+        views (``missing="available"``) it is not concave, and EM solves it.
     tol : float, default=1e-6
-        Gap to reach, in nats per row; relative for ``weights="stacking"``.
+        Gap to reach, in nats per row; relative for ``weights="stacking"``; stationarity
+        where rows lack views.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"

@@ -282,9 +282,10 @@ class SubspaceKernelSVC(
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         self._note_rounding(steepness, subspace=doubted)
-        # If the problem is not convex, a remaining gap is not a failure.
-        searched = few or (not convex and found.converged)
-        self._set_certificate(certificate, warn=not searched)
+        # If the problem is not convex, a gap that remains after a search to its end is
+        # not a failure.
+        local = few or (not convex and self._has_weights(bank.n_kernels))
+        self._set_certificate(certificate, warn=not (local and found.converged))
         progress.end()
         return self
 
@@ -347,7 +348,16 @@ class SubspaceKernelSVC(
             return found, criterion.split(found.coef)[0], found.remarks
         p = problem[0].n_kernels
         if not self._has_weights(p):
-            return _only(np.full(p, 1.0 / p)), None, ()
+            only = LocalSolution(  # no other weights are allowed
+                weights=np.full(p, 1.0 / p),
+                value=np.nan,
+                lower_bound=-np.inf,
+                stationarity=0.0,
+                converged=True,
+                status="",
+                n_iter=0,
+            )
+            return only, None, ()
         plain = PlainSubspaceMargin(*problem)
         local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
         return local, local.coef, plain.remarks(local.weights)
@@ -367,6 +377,7 @@ class SubspaceKernelSVC(
         why = f"{found.status}: the problem is not convex in the weights, and"
         if self.uncorrelated or not has_weights:
             why = "the best of a local search: with fewer dimensions than machines"
+            why = why if found.converged else f"{found.status}; {why}"
         apart = f"the relative gap of the bounds is {gap:.1e}"
         status = f"{why} no optimum is certified; {apart}"
         if gap <= tol:
@@ -411,19 +422,6 @@ class SubspaceKernelSVC(
             Features.
         """
         return self._projected(X, "transform", "subspace_coef_")
-
-
-def _only(weights: np.ndarray) -> LocalSolution:
-    """Weights (p,) that are the only ones allowed: nothing was solved."""
-    return LocalSolution(
-        weights=weights,
-        value=np.nan,
-        lower_bound=-np.inf,
-        stationarity=np.nan,
-        converged=False,
-        status="",
-        n_iter=0,
-    )
 
 
 def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:

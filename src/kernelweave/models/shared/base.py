@@ -113,7 +113,7 @@ from kernelweave.views.missing import ObservedViews, read_kernels
 Psd = Literal["error", "clip", "trust"]
 #: The solvers of Fisher's problem.
 FisherSolver = Literal[
-    "auto", "newton", "closed_form", "cutting_plane", "working_set", "sdp"
+    "auto", "newton", "closed_form", "cutting_plane", "working_set", "qcqp", "sdp"
 ]
 #: What to do with rows that lack a view.
 Missing = Literal["error", "available", "zero"]
@@ -295,6 +295,14 @@ def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
             "objective='loo' learns alpha together with the weights; got "
             f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
         )
+    for name in ("scatter", "formulation", "solver"):
+        value, default = getattr(model, name), getattr(KernelModel, name)
+        if model.objective == "loo" and value != default:
+            raise ValueError(
+                f"{name}={value!r} is for objective='fisher'; objective='loo' solves "
+                f"another problem. Leave {name} at {default!r}, or use "
+                "objective='fisher'"
+            )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
         if is_precomputed(model.views) and value in values:
