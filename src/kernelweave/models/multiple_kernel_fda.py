@@ -37,7 +37,7 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import next_portions, refused
+from kernelweave.models.streaming.explicit import refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import fitting_methods
@@ -364,8 +364,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        return self._fit_portions(X, y, sample_weight, portions, moments)
+        return self._fit_portions(X, y, classes, solve, sample_weight)
 
     def _learn(
         self,

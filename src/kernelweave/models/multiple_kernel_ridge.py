@@ -40,7 +40,7 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import next_portions, refused
+from kernelweave.models.streaming.explicit import refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.views.columns import is_precomputed
@@ -289,8 +289,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         check_learner_parameters(self)
-        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        return self._fit_portions(X, y, sample_weight, portions, moments)
+        return self._fit_portions(X, y, classes, solve, sample_weight)
 
     def _learn(
         self,

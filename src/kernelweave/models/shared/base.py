@@ -91,7 +91,11 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
-from kernelweave.models.streaming.explicit import may_fall_back, read_features
+from kernelweave.models.streaming.explicit import (
+    may_fall_back,
+    next_portions,
+    read_features,
+)
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
 from kernelweave.solvers.solve import Certificate, TraceRow
@@ -722,12 +726,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _fit_portions(
-        self, X: Any, y: Any, sample_weight: Any, portions: Any, moments: Any
+        self, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any
     ) -> Self:
-        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+        """Add rows to those of earlier calls; learn from their moments, if it is time.
 
         As for :meth:`_fit_whole`, subclasses define ``_learn``.
         """
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         if portions.is_first:
             self._forget()
         if moments is not None:
