@@ -80,8 +80,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
-        problem is smooth but not convex: there is no lower bound, and ``norm`` is
-        ignored.
+        problem is smooth but not convex: there is no lower bound, ``norm`` is ignored,
+        and the parameters of the convex problem (``scatter``, ``formulation``,
+        ``solver``) must keep their defaults. ``scoring`` then only sets the measure of
+        ``cv_score_``.
     interactions : bool or "auto", default=False
         Whether to add kernels between views: products of a kernel of one view and one
         of another, which make up one more view, named "between views". A sum of

@@ -74,7 +74,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y
         separately, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly.
+        "loo" minimises the leave-one-out error over weights and alpha directly; see
+        :class:`MultipleKernelFDA`.
     interactions : bool or "auto", default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; "auto" adds them if they lower the leave-one-out error by
