@@ -157,8 +157,8 @@ def learn_mixture(
             weights[place] = 1.0 / len(members)
             continue
         group = _Group(model, panel, experts, members, classes, callback)
-        outcome = group.stacked() if stacking else group.likely()
-        error += group.error_of_stack() if stacking else group.error_of_likelihood()
+        outcome, doubt = group.stacked() if stacking else group.likely()
+        error += doubt
         weights[place] = outcome.weights[:, None]
         outcomes.append(outcome)
     problem = "leave-one-out squared error of the mixed mean of each class"
@@ -190,30 +190,43 @@ class _Group:
         self.rows = np.any(observed, axis=1)
         self.seen, self.each = observed[self.rows], self.panel.design.each[self.rows]
 
-    def likely(self) -> Outcome:
-        """Maximise the likelihood of leave-one-out densities."""
+    def likely(self) -> tuple[Outcome, float]:
+        """Maximise the likelihood of leave-one-out densities.
+
+        Also returned is a bound on the error of the value at any weights, from those of
+        the densities: a row's ``log sum_l w_l p_l`` changes by no more than the largest
+        change of a ``log p_l``.
+        """
         outcome = self._solve()
         for _ in range(MAX_NOISE_ROUNDS if self.model.noise == "em" else 0):
             if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)
-        return outcome
+        worst = np.max(
+            self._table(self.panel.log_density_error),
+            axis=1,
+            where=self.seen,
+            initial=0.0,
+        )
+        return outcome, float(np.average(worst, weights=self.each))
 
-    @property
-    def residual(self) -> np.ndarray:
-        """Targets of the only class minus leave-one-out means, (rows, members)."""
-        (c,) = self.classes
-        residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
-        return residual[self.rows]
+    def stacked(self) -> tuple[Outcome, float]:
+        """Minimise the leave-one-out squared error of the mean of the only class.
 
-    def stacked(self) -> Outcome:
-        """Minimise the leave-one-out squared error of the mean."""
-        moments = residual_moments(self.residual, self.seen, self.each)
+        Also returned is a bound on the error of ``w'Aw`` at any weights, from those of
+        the residuals. The weights sum to one, so it is at most the largest error of an
+        entry of A. If negative eigenvalues of A are set to zero, which brings no two
+        matrices further apart, the norm of the errors takes its place.
+        """
+        panel, seen, each = self.panel, self.seen, self.each
+        target = np.sum(panel.target[self.rows][:, self.classes], axis=1)
+        residual = target[:, None] - self._table(panel.mean)
+        moments = residual_moments(residual, seen, each)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
         converged = gap <= self.model.tol
         status = f"{'optimal' if converged else 'stopped'}: relative gap {gap:.1e}"
-        return LocalSolution(
+        outcome = LocalSolution(
             weights=found,
             value=value,
             lower_bound=lower,
@@ -222,37 +235,17 @@ class _Group:
             status=status,
             n_iter=1,
         )
-
-    def error_of_likelihood(self) -> float:
-        """Bound on the error of the value at any weights, from those of the densities.
-
-        A row's ``log sum_l w_l p_l`` changes by no more than the largest change of a
-        ``log p_l``.
-        """
-        table = self.panel.log_density_error[self.rows][:, self.members]
-        worst = np.sum(table[:, :, self.classes], axis=2)
-        worst = np.max(worst, axis=1, where=self.seen, initial=0.0)
-        return float(np.average(worst, weights=self.each))
-
-    def error_of_stack(self) -> float:
-        """Bound on the error of ``w'Aw`` at any weights, from those of the residuals.
-
-        The weights sum to one, so it is at most the largest error of an entry of A. If
-        negative eigenvalues of A are set to zero, which brings no two matrices further
-        apart, the norm of the errors takes its place.
-        """
-        table = self.panel.mean_error[self.rows][:, self.members, self.classes[0]]
-        error = np.where(self.seen, table, 0.0)
-        size = np.where(self.seen, np.abs(self.residual), 0.0) + error
-        seen, each = self.seen.astype(np.float64), self.each[:, None]
-        shared = (each * seen).T @ seen
-        moved = (each * error).T @ size / np.where(shared > 0, shared, 1.0)
+        error = np.where(seen, self._table(panel.mean_error), 0.0)
+        size = np.where(seen, np.abs(residual), 0.0) + error
+        shared = (each * seen.T) @ seen
+        moved = (each * error.T) @ size / np.where(shared > 0, shared, 1.0)
         moved = moved + moved.T
-        return float(np.max(moved) if np.all(self.seen) else np.linalg.norm(moved))
+        return outcome, float(np.max(moved) if np.all(seen) else np.linalg.norm(moved))
 
     def _solve(self, before: int = 0) -> Outcome:
         """The best weights for the current densities, after ``before`` iterations."""
-        model, host, each = self.model, self._table(), self.each
+        model, each = self.model, self.each
+        host = self._table(self.panel.log_density)
         prior = float(model.concentration) * float(np.sum(each)) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
@@ -275,17 +268,16 @@ class _Group:
             n_iter=before + found.n_iter,
         )
 
-    def _table(self) -> np.ndarray:
-        """Log densities (rows, members), summed over the classes of the group."""
-        table = self.panel.log_density[self.rows][:, self.members]
-        return np.sum(table[:, :, self.classes], axis=2)
+    def _table(self, values: np.ndarray) -> np.ndarray:
+        """Values (n, p, k) summed over the classes of the group, (rows, members)."""
+        return np.sum(values[self.rows][:, self.members][:, :, self.classes], axis=2)
 
     def _move_noise(self, weights: np.ndarray) -> bool:
         """Take the best noise levels at these weights; return whether any changed."""
         panel = self.panel
         share = np.zeros(panel.observed.shape)
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
-            self._table(), self.seen, weights
+            self._table(panel.log_density), self.seen, weights
         )
         share *= panel.design.each[:, None]
         moved = False
