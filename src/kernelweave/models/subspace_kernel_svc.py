@@ -254,15 +254,15 @@ class SubspaceKernelSVC(
         found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
         kernel = RegularizedKernel(bank.combine(found.weights), alpha, design)
         convex = bool(self.uncorrelated)
+        few = self.n_components is not None and self.n_components < signs.shape[1]
         joint = solve_joint(
             SubspaceSVM(kernel, signs, C, convex, problem[4]),
             self.n_components,
             duals=duals,
             tol=goals["aim"],
             max_iter=self.max_iter,
-            callback=None if convex else progress.iteration,
+            callback=None if convex and not few else progress.iteration,
         )
-        few = self.n_components is not None and self.n_components < signs.shape[1]
         if convex and not few:
             certificate = Certificate.of(found, "")
         else:
