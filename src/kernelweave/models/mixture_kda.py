@@ -286,9 +286,10 @@ class MixtureKDA(KernelDiscriminant):
         ]
         excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
         remark = excess_remark(self.noise, float(excess))
+        error = design.mean_square(panel.target - mean)
         self._publish(rows, classes, mixture, projector)
         self.loo_projection_ = from_numpy(held_out, rows.like)
-        self.loo_error_ = design.mean_square(panel.target - mean)
+        self.loo_error_ = error
         self._set_folds(folds)
         self._set_gaussians(gaussians)
         self._note_rounding(max(steep))

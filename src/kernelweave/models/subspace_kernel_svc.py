@@ -377,9 +377,10 @@ class SubspaceKernelSVC(
         why = f"{found.status}: the problem is not convex in the weights, and"
         if self.uncorrelated or not has_weights:
             why = "the best of a local search: with fewer dimensions than machines"
-            why = why if found.converged else f"{found.status}; {why}"
         apart = f"the relative gap of the bounds is {gap:.1e}"
         status = f"{why} no optimum is certified; {apart}"
+        if self.uncorrelated and not found.converged:
+            status += f"; the search for the weights {found.status}"
         if gap <= tol:
             status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
         return Certificate(
