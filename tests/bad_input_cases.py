@@ -2071,16 +2071,22 @@ add(
     "leave it at 'loo', or use objective='fisher'",
     learner,
 )
-for form in ({"scatter": "within"}, {"formulation": "block"}):
-    name, value = next(iter(form.items()))
-    add(
-        f"objective='loo' with {name}={value!r}",
-        params(objective="loo", alpha="loo", **form),
-        f"{name}={value!r}",
-        "is a form of Fisher's criterion",
-        "use objective='fisher'",
-        fda,
-    )
+add(
+    "objective='loo' with a solver of the other problem",
+    params(objective="loo", alpha="loo", solver="closed_form"),
+    "solver='closed_form'",
+    "objective='loo' solves another problem",
+    "Leave solver at 'auto'",
+    learner,
+)
+add(
+    "objective='loo' with the scatter of the other problem",
+    params(objective="loo", alpha="loo", scatter="within"),
+    "scatter='within'",
+    "objective='loo' solves another problem",
+    "Leave scatter at 'total'",
+    fda,
+)
 add(
     "scatter='within' with a learned alpha",
     params(scatter="within", alpha="learn"),

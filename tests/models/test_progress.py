@@ -19,6 +19,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
     ProbabilisticKDA,
+    SubspaceKernelSVC,
 )
 
 #: What is reported does not depend on what is learned.
@@ -93,6 +94,14 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
         if searches == 1:  # otherwise it reports the gap of the first
             assert f"gap {certificate.gap:.1e}" in certificate.status
     assert np.all(np.isfinite(output(model, problem.new)))
+
+
+def test_to_stop_ends_the_search_for_a_subspace_too(make_problem):
+    problem, recorder = make_problem(3), Recorder(stop_after=1)
+    model = SubspaceKernelSVC(problem.views, n_components=1).set_callbacks(recorder)
+    with pytest.warns(ConvergenceWarning, match="stopped by the callback"):
+        model.fit(problem.X, problem.y)
+    assert recorder.ended.count("iteration") == 2  # one for each search
 
 
 FIRST_NORM = "a callback stopped the fit; norms tried: inf"

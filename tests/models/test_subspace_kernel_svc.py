@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from estimators import SETTINGS, in_turn, of, some
@@ -117,6 +118,10 @@ def test_fewer_components_than_machines(problem, uncorrelated):
     assert certificate.value > whole.certificate_.value
     assert certificate.lower_bound >= whole.certificate_.lower_bound * (1 - 1e-6)
     assert not certificate.converged and "no optimum is certified" in certificate.status
+    if uncorrelated:
+        stopped = clone(few).set_params(max_iter=1)
+        with pytest.warns(ConvergenceWarning, match="weights stopped at max_iter=1:"):
+            stopped.fit(problem.X, problem.y)
 
 
 @pytest.mark.parametrize("uncorrelated", [False, True])

@@ -26,9 +26,9 @@ from kernelweave.views.columns import counted
 #: Height of a row of the plot in inches.
 WEIGHT_HEIGHT = 0.24
 #: Most characters in a label.
-LETTERS = 40
+LABEL_LETTERS = 40
 #: The title if the weights are not learned.
-UNIFORM = "Uniform kernel weights"
+UNIFORM_TITLE = "Uniform kernel weights"
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
 
@@ -209,7 +209,7 @@ class KernelWeightsDisplay(Drawn):
             height=[0.85 if row.kind == "view" else 0.6 for row in rows],
             color=[colors.get(row.view, GREY) for row in rows],
         )
-        labels = [shortened(row.label, LETTERS) for row in rows]
+        labels = [shortened(row.label, LABEL_LETTERS) for row in rows]
         label_rows(ax, heights, labels, margin=0.7, size=8)
         total = float(np.abs(weights).sum())
         self.texts_ = [
@@ -345,7 +345,7 @@ def _title(model: Any) -> str:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         own = model.method == "independent"
-        return "Kernel weights, each by its own alignment" if own else UNIFORM
+        return "Kernel weights, each by its own alignment" if own else UNIFORM_TITLE
     if certificate.stationarity is not None:
         return f"Kernel weights, stationary to {certificate.stationarity:.1e}"
     if certificate.gap <= 0:

@@ -36,7 +36,6 @@ from kernelweave.models.shared.inputs import (
     map_rows,
     one_of,
     read_numbers_or_labels,
-    read_row_weights,
     read_some_labels,
     read_views,
     refuse_unscaled,
@@ -293,17 +292,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self, X: Any, y: Any, sample_weight: Any
     ) -> tuple[np.ndarray, Any, np.ndarray | None, np.ndarray | None]:
         """H of the rows that count, their targets, these rows, and their weights."""
-        owner = type(self).__name__
         if self.unlabelled is None:
-            found = read_numbers_or_labels(X, y, sample_weight, owner)
+            found = read_numbers_or_labels(X, y, sample_weight, type(self).__name__)
             targets, kind, keep, weights = found
             return self._target(targets, kind, weights), targets, keep, weights
-        classes, codes = read_some_labels(X, y, owner, self.unlabelled)
-        keep, weights = read_row_weights(
-            X, classes[codes], sample_weight, None, owner, codes >= 0
+        classes, codes, known, keep, weights = read_some_labels(
+            self, X, y, sample_weight
         )
         codes = codes if keep is None else codes[keep]
-        known = np.ma.array(classes[codes], mask=codes < 0)
         return _indicators(codes, len(classes)), known, keep, weights
 
     def _target(

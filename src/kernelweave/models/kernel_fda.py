@@ -219,8 +219,7 @@ class KernelFDA(KernelDiscriminant):
         check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
         if self.scoring is not None:
             check_scoring(self)
-        given = read_weighted_rows(self, X, y, sample_weight, groups)
-        rows, labels, design = given
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))

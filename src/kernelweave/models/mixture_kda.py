@@ -20,7 +20,7 @@ from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
-from kernelweave.models.mixture.weights import Mixture, learn_weights
+from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
@@ -116,9 +116,11 @@ class MixtureKDA(KernelDiscriminant):
         experts that a row has ("available"); or fill centred kernels with zeros
         ("zero").
     solver : {"auto", "newton", "em"}, default="auto"
-        How the concave problem is solved; "auto" is Newton's method.
+        How the concave problem is solved; "auto" is Newton's method. Where rows lack
+        views (``missing="available"``) it is not concave, and EM solves it.
     tol : float, default=1e-6
-        Gap to reach, in nats per row; relative for ``weights="stacking"``.
+        Gap to reach, in nats per row; relative for ``weights="stacking"``; stationarity
+        where rows lack views.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
@@ -201,7 +203,6 @@ class MixtureKDA(KernelDiscriminant):
     """
 
     _fixed_sum = False  # rows may have weights of their own
-    _localise = staticmethod(posterior_weights)
 
     #: Tables of densities with at least this many entries are solved on the device.
     _large_table = 10**6
@@ -263,12 +264,37 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
-        gaps = self.missing == "available"
-        projector = MixtureProjector(mixture, self._localise, gaps)
-        share = projector.shares(data, self.projection == "posterior", own=True)
+        projector = self._make_projector(mixture)
         rows = RowMap(maps, home, maps.views, positions)
+        share = projector.shares(data, self.projection == "posterior", own=True)
+        panel = mixture.panel
+        held_out, mean = (
+            np.sum(share * np.nan_to_num(each), axis=1)  # (n, k)
+            for each in (panel.held_out, panel.mean)
+        )
+        spread = projector.spread(data.observed)
+        gaussians = ClassGaussians.fit(
+            held_out, panel.target, codes, spread, design, priors
+        )
         refits = Refits(self, X, sample_weight, classes, codes, design, progress)
-        self._publish(rows, mixture, projector, share, priors, refits)
+        gaussians, folds = refits.calibrate(gaussians)
+        steep = [
+            steepness_of(to_numpy(coef) * weights, held_out)
+            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+            if coef is not None
+        ]
+        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
+        remark = excess_remark(self.noise, float(excess))
+        error = design.mean_square(panel.target - mean)
+        self._publish(rows, classes, mixture, projector)
+        self.loo_projection_ = from_numpy(held_out, rows.like)
+        self.loo_error_ = error
+        self._set_folds(folds)
+        self._set_gaussians(gaussians)
+        self._note_rounding(max(steep))
+        if remark is not None:
+            self._note(remark)
+        self._set_certificate(mixture.certificate)
         progress.end()
         return self
 
@@ -288,55 +314,24 @@ class MixtureKDA(KernelDiscriminant):
                 experts[e] = expert
             return expert
 
-        zero, callback = self.missing == "zero", progress.iteration
+        zero = self.missing == "zero"
         panel = ExpertPanel(maps, codes, classes, zero, choose, progress)
-        weights, outcomes, error = learn_weights(self, panel, experts, callback)
-        problem = self._problem(len(maps.names))
-        weighted = "" if maps.design.weights is None else ", weighted rows"
-        unit = "relative" if self.weights == "stacking" else "nats per row"
-        shared = self.weights == "shared"
-        return Mixture(
-            panel, weights, outcomes, problem + weighted, error, unit, shared
-        )
+        return learn_mixture(self, panel, experts, progress.iteration)
 
-    def _problem(self, n_experts: int) -> str:
-        """The problem in words, for the certificate."""
-        if self.weights == "stacking":
-            return "leave-one-out squared error of the mixed mean of each class"
-        share = "shared" if self.weights == "shared" else "per-class"
-        return (
-            f"mixture likelihood of {n_experts} experts, {share} weights, "
-            f"leave-one-out {self.likelihood} densities, nats per row"
-        )
+    def _make_projector(self, mixture: Mixture) -> MixtureProjector:
+        """How experts are combined for each row."""
+        return MixtureProjector(mixture, posterior_weights, self.missing == "available")
 
     def _publish(
         self,
         rows: RowMap,
+        classes: np.ndarray,
         mixture: Mixture,
         projector: MixtureProjector,
-        share: np.ndarray,
-        priors: np.ndarray | None,
-        refits: Refits,
     ) -> None:
-        """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
+        """Set the attributes of the experts and their weights."""
         panel, like = mixture.panel, rows.like
-        design = panel.design
-        held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
-        mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
-        spread = projector.spread(panel.maps.observed)
-        gaussians = ClassGaussians.fit(
-            held_out, panel.target, refits.codes, spread, design, priors
-        )
-        gaussians, folds = refits.calibrate(gaussians)
-        steep = [
-            steepness_of(to_numpy(coef) * weights, held_out)
-            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-            if coef is not None
-        ]
-        loo_error = design.mean_square(panel.target - mean)
-        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
-        remark = excess_remark(self.noise, float(excess))
-        self._set_weights(rows, np.mean(mixture.weights, axis=1), refits.classes)
+        self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
         self.responsibilities_ = from_numpy(mixture.responsibilities, like)
@@ -345,15 +340,7 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_mean_ = from_numpy(panel.mean, like)
         self.loo_variance_ = from_numpy(panel.variance, like)
         self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
-        self.loo_projection_ = from_numpy(held_out, like)
-        self.loo_error_ = loo_error
         self.n_iter_ = mixture.n_iter
-        self._set_folds(folds)
-        self._set_gaussians(gaussians)
-        self._note_rounding(max(steep))
-        if remark is not None:
-            self._note(remark)
-        self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)

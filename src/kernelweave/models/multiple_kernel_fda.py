@@ -36,7 +36,7 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import next_portions, refused
+from kernelweave.models.streaming.explicit import refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import fitting_methods
@@ -79,8 +79,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
-        problem is smooth but not convex: there is no lower bound, and ``norm`` is
-        ignored.
+        problem is smooth but not convex: there is no lower bound, ``norm`` is ignored,
+        and the parameters of the convex problem (``scatter``, ``formulation``,
+        ``solver``) must keep their defaults. ``scoring`` then only sets the measure of
+        ``cv_score_``.
     interactions : bool or "auto", default=False
         Whether to add kernels between views: products of a kernel of one view and one
         of another, which make up one more view, named "between views". A sum of
@@ -363,8 +365,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        return self._fit_portions(X, y, sample_weight, portions, moments)
+        return self._fit_portions(X, y, classes, solve, sample_weight)
 
     def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
         """Choose weights and alpha, and discriminate on the combined kernel."""

@@ -39,7 +39,7 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import next_portions, refused
+from kernelweave.models.streaming.explicit import refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.views.columns import is_precomputed
@@ -73,7 +73,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y
         separately, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly.
+        "loo" minimises the leave-one-out error over weights and alpha directly; see
+        :class:`MultipleKernelFDA`.
     interactions : bool or "auto", default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; "auto" adds them if they lower the leave-one-out error by
@@ -288,8 +289,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         check_learner_parameters(self)
-        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        return self._fit_portions(X, y, sample_weight, portions, moments)
+        return self._fit_portions(X, y, classes, solve, sample_weight)
 
     def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""

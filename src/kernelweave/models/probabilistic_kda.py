@@ -29,7 +29,6 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.learner import FOLDS
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.columns import counted, numbered
-from kernelweave.views.missing import ObservedViews
 
 
 @dataclass(repr=False, eq=False)
@@ -261,9 +260,12 @@ class ProbabilisticKDA(KernelDiscriminant):
     def _distribution(
         self, X: Any, method: str, diagonal: Any = None
     ) -> tuple[Array, Array]:
-        rows = self._rows(X, method)
+        data = self._observed_rows(X, method)
+        rows = data.blocks if self.missing == "error" else data
         weights = to_numpy(self.kernel_weights_)
-        known = None if diagonal is None else self._check_diagonal(diagonal, rows)
+        known = None
+        if diagonal is not None:
+            known = self._check_diagonal(diagonal, data.observed)
         noise = to_numpy(self.noise_)
         means, variances = [], []
         for part, piece in self.kernel_map_.pieces(rows):
@@ -274,21 +276,18 @@ class ProbabilisticKDA(KernelDiscriminant):
             found, values = self._path.variance_factor, self._path.eigenvalues
             there, lengths = at_home(cross, values), at_home(norms, values)
             variance = at_home(found(there, lengths, noise), cross)
-            observed = piece.observed if isinstance(piece, ObservedViews) else None
-            unknown = _unknown(self.kernel_map_, observed, weights)
+            unknown = _unknown(self.kernel_map_, data.observed[part], weights)
             variances.append(variance + from_numpy(unknown, variance)[:, None])
         xp = namespace(*means)
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]
 
-    def _check_diagonal(self, diagonal: Any, rows: Any) -> Array:
-        """``k(x, x)`` (m, p), finite for each kernel that a row has."""
+    def _check_diagonal(self, diagonal: Any, observed: np.ndarray) -> Array:
+        """``k(x, x)`` (m, p), finite for kernels of ``observed`` (m, v) views."""
         values = to_numpy(diagonal) if is_array(diagonal) else np.asarray(diagonal)
         p = len(self.kernel_names_)
-        if isinstance(rows, ObservedViews):
-            seen = rows.observed[:, self.kernel_map_.view_of]
-        else:
-            first = rows[0] if isinstance(rows, list) else rows
-            seen = np.ones((int(first.shape[0]), p), dtype=bool)
+        seen = np.ones((len(observed), p), dtype=bool)
+        if self.missing != "error":
+            seen = observed[:, self.kernel_map_.view_of]
         if values.ndim == 1 and p == 1:
             values = values[:, None]
         if values.shape != seen.shape or not np.all(np.isfinite(values[seen])):

@@ -254,15 +254,15 @@ class SubspaceKernelSVC(
         found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
         kernel = RegularizedKernel(bank.combine(found.weights), alpha, design)
         convex = bool(self.uncorrelated)
+        few = self.n_components is not None and self.n_components < signs.shape[1]
         joint = solve_joint(
             SubspaceSVM(kernel, signs, C, convex, problem[4]),
             self.n_components,
             duals=duals,
             tol=goals["aim"],
             max_iter=self.max_iter,
-            callback=None if convex else progress.iteration,
+            callback=None if convex and not few else progress.iteration,
         )
-        few = self.n_components is not None and self.n_components < signs.shape[1]
         if convex and not few:
             certificate = Certificate.of(found, "")
         else:
@@ -282,9 +282,10 @@ class SubspaceKernelSVC(
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         self._note_rounding(steepness, subspace=doubted)
-        # If the problem is not convex, a remaining gap is not a failure.
-        searched = few or (not convex and found.converged)
-        self._set_certificate(certificate, warn=not searched)
+        # If the problem is not convex, a gap that remains after a search to its end is
+        # not a failure.
+        local = few or (not convex and self._has_weights(bank.n_kernels))
+        self._set_certificate(certificate, warn=not (local and found.converged))
         progress.end()
         return self
 
@@ -347,7 +348,16 @@ class SubspaceKernelSVC(
             return found, criterion.split(found.coef)[0], found.remarks
         p = problem[0].n_kernels
         if not self._has_weights(p):
-            return _only(np.full(p, 1.0 / p)), None, ()
+            only = LocalSolution(  # no other weights are allowed
+                weights=np.full(p, 1.0 / p),
+                value=np.nan,
+                lower_bound=-np.inf,
+                stationarity=0.0,
+                converged=True,
+                status="",
+                n_iter=0,
+            )
+            return only, None, ()
         plain = PlainSubspaceMargin(*problem)
         local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
         return local, local.coef, plain.remarks(local.weights)
@@ -369,6 +379,8 @@ class SubspaceKernelSVC(
             why = "the best of a local search: with fewer dimensions than machines"
         apart = f"the relative gap of the bounds is {gap:.1e}"
         status = f"{why} no optimum is certified; {apart}"
+        if self.uncorrelated and not found.converged:
+            status += f"; the search for the weights {found.status}"
         if gap <= tol:
             status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
         return Certificate(
@@ -411,19 +423,6 @@ class SubspaceKernelSVC(
             Features.
         """
         return self._projected(X, "transform", "subspace_coef_")
-
-
-def _only(weights: np.ndarray) -> LocalSolution:
-    """Weights (p,) that are the only ones allowed: nothing was solved."""
-    return LocalSolution(
-        weights=weights,
-        value=np.nan,
-        lower_bound=-np.inf,
-        stationarity=np.nan,
-        converged=False,
-        status="",
-        n_iter=0,
-    )
 
 
 def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:

@@ -14,7 +14,6 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     map_rows,
     read_new_rows,
-    read_row_weights,
     read_some_labels,
     read_views,
 )
@@ -197,17 +196,16 @@ class TransductiveKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self)
-        read, owner = read_views(self, X), type(self).__name__
-        classes, codes = read_some_labels(X, y, owner, self.unlabelled)
-        weighting = sample_weight, self.class_weight, owner, codes >= 0
-        keep, row_weights = read_row_weights(X, classes[codes], *weighting)
-        used = slice(None) if keep is None else keep
-        known = np.ma.array(classes[codes[used]], mask=codes[used] < 0)
+        read = read_views(self, X)
+        classes, codes, known, keep, row_weights = read_some_labels(
+            self, X, y, sample_weight
+        )
         rows = map_rows(self, read, known, row_weights, keep)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
-        signs = signs_of_codes(codes[used], len(classes))
+        own = codes if keep is None else codes[keep]
+        signs = signs_of_codes(own, len(classes))
         options = MarginOptions.of(self)
         fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
         like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)

@@ -247,8 +247,9 @@ class ExpertPanel:
             self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors
         coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
         self.coef[e] = from_numpy(self.scale[e] * coef, self.maps.like)
-        each = self.design.each[rows]
-        self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
+        if not self.zero:  # else it is 0, as is the projection of a row without views
+            each = self.design.each[rows]
+            self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
     def _allowed(self, of_class: np.ndarray, seen: np.ndarray) -> np.ndarray:
         """Which classes (p, k) experts may predict, from indicators (n, k) and (n, p).

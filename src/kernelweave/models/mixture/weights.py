@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,16 +43,17 @@ GAIN_OF_LEVEL = 1e-9
 Outcome = Solution | LocalSolution
 
 
+@dataclass(frozen=True)
 class Mixture:
     """Experts and their weights.
 
-    Parameters
+    Attributes
     ----------
     panel : ExpertPanel
         The experts' predictions, at the final noise levels.
     weights : ndarray of shape (p, k)
         Weight of each expert for each class.
-    outcomes : sequence of LocalSolution or Solution
+    outcomes : list of LocalSolution or Solution
         How the weights were learned; empty if they were not.
     problem : str
         What was minimised.
@@ -61,63 +63,93 @@ class Mixture:
         Unit of the gap; "relative" for values with a natural zero.
     shared : bool, default=False
         Whether one expert is responsible for all coordinates of a row.
-
-    Attributes
-    ----------
-    responsibilities : ndarray of shape (n, p, k)
-        Responsibility of each expert for each training row (Eq. 19).
-    certificate : Certificate or None
-        None for weights that are not learned.
-    n_iter : int
-        Iterations over all classes.
     """
 
-    def __init__(
-        self,
-        panel: ExpertPanel,
-        weights: np.ndarray,
-        outcomes: Sequence[Outcome],
-        problem: str,
-        error: float = 0.0,
-        unit: str = "nats per row",
-        shared: bool = False,
-    ) -> None:
-        self.panel, self.weights = panel, weights
+    panel: ExpertPanel
+    weights: np.ndarray
+    outcomes: Sequence[Outcome]
+    problem: str
+    error: float = 0.0
+    unit: str = "nats per row"
+    shared: bool = False
+
+    @cached_property
+    def responsibilities(self) -> np.ndarray:
+        """Responsibility of each expert for each training row (Eq. 19), (n, p, k)."""
+        panel = self.panel
         table, allowed = panel.log_density, panel.allowed
-        if shared:  # the density of all coordinates together, in each column
+        if self.shared:  # the density of all coordinates together, in each column
             table = np.broadcast_to(np.sum(table, axis=2, keepdims=True), table.shape)
             allowed = np.broadcast_to(np.all(allowed, axis=1)[:, None], allowed.shape)
         shares = [
             truncated_responsibilities(table[:, :, c], panel.observed & own, pi)
-            for c, (own, pi) in enumerate(zip(allowed.T, weights.T, strict=True))
+            for c, (own, pi) in enumerate(zip(allowed.T, self.weights.T, strict=True))
         ]
-        self.responsibilities = np.stack(shares, axis=2)
-        names = panel.classes.tolist()
-        self.certificate = (
-            summarise(outcomes, problem, names, error, unit) if outcomes else None
+        return np.stack(shares, axis=2)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations over all classes."""
+        return max(1, sum(outcome.n_iter for outcome in self.outcomes))
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """One for all classes, whose values add up; None for weights not learned."""
+        outcomes, error = self.outcomes, self.error
+        if not outcomes:
+            return None
+        value = float(sum(outcome.value for outcome in outcomes))
+        lower = float(sum(outcome.lower_bound for outcome in outcomes))
+        apart = relative_gap if self.unit == "relative" else operator.sub
+        local = [one for one in outcomes if isinstance(one, LocalSolution)]
+        measures = [one.stationarity for one in local if not np.isnan(one.stationarity)]
+        open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
+        gap = apart(value, lower)
+        if open_ones:
+            status = outcomes[open_ones[0]].status
+            if len(outcomes) > 1:
+                label = self.panel.classes.tolist()[open_ones[0]]
+                status += f" (weights of class {label!r})"
+        elif measures:
+            largest = max(measures)
+            status = f"stationary: a step changes no weight by more than {largest:.1e}"
+        else:
+            status = f"optimal: the gap is {gap:.1e}"
+            if len(outcomes) > 1:
+                status += f", that of each of the {len(outcomes)} classes within tol"
+        if error > 0 and not measures:
+            value, lower = value + error, lower - error
+            gap = apart(value, lower)
+            status += f"; digits lost in centring widen it to {gap:.1e}"
+        return Certificate(
+            value=value,
+            lower_bound=lower,
+            gap=gap,
+            status=status,
+            converged=not open_ones,
+            problem=self.problem,
+            stationarity=max(measures) if measures else None,
+            unit=self.unit,
         )
-        self.n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
 
 
-def learn_weights(
+def learn_mixture(
     model: MixtureKDA,
     panel: ExpertPanel,
     experts: dict[int, Expert],
     callback: Callback,
-) -> tuple[np.ndarray, list[Outcome], float]:
-    """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
+) -> Mixture:
+    """The mixture of all experts, with the parameters of :class:`MixtureKDA`.
 
-    Besides the outcomes of the groups of classes, a bound is returned on the error of
-    the sum of their values due to digits that the kernels had lost. With noise="em" the
-    noise levels in the panel change as well; ``experts`` have all candidate levels.
+    With noise="em" the noise levels in the panel change as well; ``experts`` have all
+    candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
-    shared = model.weights == "shared"
-    groups = [list(range(k))] if shared else [[c] for c in range(k)]
+    shared, stacking = model.weights == "shared", model.weights == "stacking"
     outcomes: list[Outcome] = []
     error = 0.0
-    for classes in groups:
+    for classes in [list(range(k))] if shared else [[c] for c in range(k)]:
         members = np.flatnonzero(np.all(panel.allowed[:, classes], axis=1))
         _check_members(members, panel.classes[classes])
         place = np.ix_(members, np.array(classes))
@@ -125,12 +157,20 @@ def learn_weights(
             weights[place] = 1.0 / len(members)
             continue
         group = _Group(model, panel, experts, members, classes, callback)
-        stacking = model.weights == "stacking"
-        outcome = group.stacked() if stacking else group.likely()
-        error += group.error_of_stack() if stacking else group.error_of_likelihood()
+        outcome, doubt = group.stacked() if stacking else group.likely()
+        error += doubt
         weights[place] = outcome.weights[:, None]
         outcomes.append(outcome)
-    return weights, outcomes, error
+    problem = "leave-one-out squared error of the mixed mean of each class"
+    if not stacking:
+        problem = (
+            f"mixture likelihood of {p} experts, {'shared' if shared else 'per-class'} "
+            f"weights, leave-one-out {model.likelihood} densities, nats per row"
+        )
+    if panel.design.weights is not None:
+        problem += ", weighted rows"
+    unit = "relative" if stacking else "nats per row"
+    return Mixture(panel, weights, outcomes, problem, error, unit, shared)
 
 
 @dataclass
@@ -150,30 +190,43 @@ class _Group:
         self.rows = np.any(observed, axis=1)
         self.seen, self.each = observed[self.rows], self.panel.design.each[self.rows]
 
-    def likely(self) -> Outcome:
-        """Maximise the likelihood of leave-one-out densities."""
+    def likely(self) -> tuple[Outcome, float]:
+        """Maximise the likelihood of leave-one-out densities.
+
+        Also returned is a bound on the error of the value at any weights, from those of
+        the densities: a row's ``log sum_l w_l p_l`` changes by no more than the largest
+        change of a ``log p_l``.
+        """
         outcome = self._solve()
         for _ in range(MAX_NOISE_ROUNDS if self.model.noise == "em" else 0):
             if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)
-        return outcome
+        worst = np.max(
+            self._table(self.panel.log_density_error),
+            axis=1,
+            where=self.seen,
+            initial=0.0,
+        )
+        return outcome, float(np.average(worst, weights=self.each))
 
-    @property
-    def residual(self) -> np.ndarray:
-        """Targets of the only class minus leave-one-out means, (rows, members)."""
-        (c,) = self.classes
-        residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
-        return residual[self.rows]
+    def stacked(self) -> tuple[Outcome, float]:
+        """Minimise the leave-one-out squared error of the mean of the only class.
 
-    def stacked(self) -> Outcome:
-        """Minimise the leave-one-out squared error of the mean."""
-        moments = residual_moments(self.residual, self.seen, self.each)
+        Also returned is a bound on the error of ``w'Aw`` at any weights, from those of
+        the residuals. The weights sum to one, so it is at most the largest error of an
+        entry of A. If negative eigenvalues of A are set to zero, which brings no two
+        matrices further apart, the norm of the errors takes its place.
+        """
+        panel, seen, each = self.panel, self.seen, self.each
+        target = np.sum(panel.target[self.rows][:, self.classes], axis=1)
+        residual = target[:, None] - self._table(panel.mean)
+        moments = residual_moments(residual, seen, each)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
         converged = gap <= self.model.tol
         status = f"{'optimal' if converged else 'stopped'}: relative gap {gap:.1e}"
-        return LocalSolution(
+        outcome = LocalSolution(
             weights=found,
             value=value,
             lower_bound=lower,
@@ -182,37 +235,17 @@ class _Group:
             status=status,
             n_iter=1,
         )
-
-    def error_of_likelihood(self) -> float:
-        """Bound on the error of the value at any weights, from those of the densities.
-
-        A row's ``log sum_l w_l p_l`` changes by no more than the largest change of a
-        ``log p_l``.
-        """
-        table = self.panel.log_density_error[self.rows][:, self.members]
-        worst = np.sum(table[:, :, self.classes], axis=2)
-        worst = np.max(worst, axis=1, where=self.seen, initial=0.0)
-        return float(np.average(worst, weights=self.each))
-
-    def error_of_stack(self) -> float:
-        """Bound on the error of ``w'Aw`` at any weights, from those of the residuals.
-
-        The weights sum to one, so it is at most the largest error of an entry of A. If
-        negative eigenvalues of A are set to zero, which brings no two matrices further
-        apart, the norm of the errors takes its place.
-        """
-        table = self.panel.mean_error[self.rows][:, self.members, self.classes[0]]
-        error = np.where(self.seen, table, 0.0)
-        size = np.where(self.seen, np.abs(self.residual), 0.0) + error
-        seen, each = self.seen.astype(np.float64), self.each[:, None]
-        shared = (each * seen).T @ seen
-        moved = (each * error).T @ size / np.where(shared > 0, shared, 1.0)
+        error = np.where(seen, self._table(panel.mean_error), 0.0)
+        size = np.where(seen, np.abs(residual), 0.0) + error
+        shared = (each * seen.T) @ seen
+        moved = (each * error.T) @ size / np.where(shared > 0, shared, 1.0)
         moved = moved + moved.T
-        return float(np.max(moved) if np.all(self.seen) else np.linalg.norm(moved))
+        return outcome, float(np.max(moved) if np.all(seen) else np.linalg.norm(moved))
 
     def _solve(self, before: int = 0) -> Outcome:
         """The best weights for the current densities, after ``before`` iterations."""
-        model, host, each = self.model, self._table(), self.each
+        model, each = self.model, self.each
+        host = self._table(self.panel.log_density)
         prior = float(model.concentration) * float(np.sum(each)) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
@@ -235,17 +268,16 @@ class _Group:
             n_iter=before + found.n_iter,
         )
 
-    def _table(self) -> np.ndarray:
-        """Log densities (rows, members), summed over the classes of the group."""
-        table = self.panel.log_density[self.rows][:, self.members]
-        return np.sum(table[:, :, self.classes], axis=2)
+    def _table(self, values: np.ndarray) -> np.ndarray:
+        """Values (n, p, k) summed over the classes of the group, (rows, members)."""
+        return np.sum(values[self.rows][:, self.members][:, :, self.classes], axis=2)
 
     def _move_noise(self, weights: np.ndarray) -> bool:
         """Take the best noise levels at these weights; return whether any changed."""
         panel = self.panel
         share = np.zeros(panel.observed.shape)
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
-            self._table(), self.seen, weights
+            self._table(panel.log_density), self.seen, weights
         )
         share *= panel.design.each[:, None]
         moved = False
@@ -263,51 +295,6 @@ class _Group:
                 panel.settle(e, expert.moved(np.where(better, best, level)))
                 moved = True
         return moved
-
-
-def summarise(
-    outcomes: Sequence[Outcome],
-    problem: str,
-    classes: Sequence[Any],
-    error: float,
-    unit: str,
-) -> Certificate:
-    """One certificate for all of the ``classes``: their values add up.
-
-    ``error`` bounds the error of the value at any weights.
-    """
-    value = float(sum(outcome.value for outcome in outcomes))
-    lower = float(sum(outcome.lower_bound for outcome in outcomes))
-    apart = relative_gap if unit == "relative" else operator.sub
-    local = [outcome for outcome in outcomes if isinstance(outcome, LocalSolution)]
-    measures = [one.stationarity for one in local if not np.isnan(one.stationarity)]
-    open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
-    gap = apart(value, lower)
-    if open_ones:
-        status = outcomes[open_ones[0]].status
-        if len(outcomes) > 1:
-            status += f" (weights of class {classes[open_ones[0]]!r})"
-    elif measures:
-        largest = max(measures)
-        status = f"stationary: a step changes no weight by more than {largest:.1e}"
-    else:
-        status = f"optimal: the gap is {gap:.1e}"
-        if len(outcomes) > 1:
-            status += f", that of each of the {len(outcomes)} classes within tol"
-    if error > 0 and not measures:
-        value, lower = value + error, lower - error
-        gap = apart(value, lower)
-        status += f"; digits lost in centring widen it to {gap:.1e}"
-    return Certificate(
-        value=value,
-        lower_bound=lower,
-        gap=gap,
-        status=status,
-        converged=not open_ones,
-        problem=problem,
-        stationarity=max(measures) if measures else None,
-        unit=unit,
-    )
 
 
 def _check_members(members: np.ndarray, classes: np.ndarray) -> None:

@@ -90,7 +90,11 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
-from kernelweave.models.streaming.explicit import may_fall_back, read_features
+from kernelweave.models.streaming.explicit import (
+    may_fall_back,
+    next_portions,
+    read_features,
+)
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
 from kernelweave.solvers.solve import Certificate, TraceRow
@@ -112,7 +116,7 @@ from kernelweave.views.missing import ObservedViews, read_kernels
 Psd = Literal["error", "clip", "trust"]
 #: The solvers of Fisher's problem.
 FisherSolver = Literal[
-    "auto", "newton", "closed_form", "cutting_plane", "working_set", "sdp"
+    "auto", "newton", "closed_form", "cutting_plane", "working_set", "qcqp", "sdp"
 ]
 #: What to do with rows that lack a view.
 Missing = Literal["error", "available", "zero"]
@@ -294,13 +298,13 @@ def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
             "objective='loo' learns alpha together with the weights; got "
             f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
         )
-    for name, usual in {"scatter": "total", "formulation": "exact"}.items():
-        value = getattr(model, name)
-        if model.objective == "loo" and value != usual:
+    for name in ("scatter", "formulation", "solver"):
+        value, default = getattr(model, name), getattr(KernelModel, name)
+        if model.objective == "loo" and value != default:
             raise ValueError(
-                f"{name}={value!r} is a form of Fisher's criterion, in place of which "
-                "objective='loo' minimises the leave-one-out error; set "
-                f"{name}={usual!r}, or use objective='fisher'"
+                f"{name}={value!r} is for objective='fisher'; objective='loo' solves "
+                f"another problem. Leave {name} at {default!r}, or use "
+                "objective='fisher'"
             )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
@@ -722,12 +726,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _fit_portions(
-        self, X: Any, y: Any, sample_weight: Any, portions: Any, moments: Any
+        self, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any
     ) -> Self:
-        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+        """Add rows to those of earlier calls; learn from their moments, if it is time.
 
         As for :meth:`_fit_whole`, subclasses define ``_learn``.
         """
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         if portions.is_first:
             self._forget()
         if moments is not None:

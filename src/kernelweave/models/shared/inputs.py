@@ -424,13 +424,17 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
 
 
 def read_some_labels(
-    X: Any, y: Any, owner: str, marker: Any
-) -> tuple[np.ndarray, np.ndarray]:
+    model: KernelModel, X: Any, y: Any, sample_weight: Any
+) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray, Any, np.ndarray | None]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
 
-    Unlabelled rows have the label ``marker`` or, among strings and objects, its text:
-    NumPy turns every entry of ``["a", "b", -1]`` into a string.
+    Then come the labels (m,) of the rows that count, masked if unlabelled, and which
+    rows these are and their weights, from :func:`read_row_weights`.
+
+    Unlabelled rows have the label ``model.unlabelled`` or, among strings and objects,
+    its text: NumPy turns every entry of ``["a", "b", -1]`` into a string.
     """
+    owner, marker = type(model).__name__, model.unlabelled
     y = _label_column(X, y, owner)
     labelled = ~has_marker(y, marker)
     given = y[labelled]
@@ -448,7 +452,10 @@ def read_some_labels(
     given = of_own_type(given, owner)
     refuse_no_classes(given, owner)
     classes, codes[labelled] = encode_labels(given, owner)
-    return classes, codes
+    weighting = sample_weight, model.class_weight, owner, labelled
+    keep, weights = read_row_weights(X, classes[codes], *weighting)
+    own = codes if keep is None else codes[keep]
+    return classes, codes, np.ma.array(classes[own], mask=own < 0), keep, weights
 
 
 def has_marker(y: np.ndarray, marker: Any) -> np.ndarray:

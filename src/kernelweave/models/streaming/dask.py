@@ -13,6 +13,7 @@ from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
     GROUP,
+    TARGET_COLUMNS,
     ChunkRecipe,
     Moments,
     RowAccumulator,
@@ -294,8 +295,10 @@ def _check_workers(recipe: ChunkRecipe) -> None:
     except (ImportError, ValueError):
         return  # another scheduler, in this process
     limits = [w["memory_limit"] for w in workers.values() if w.get("memory_limit")]
-    size = recipe.features.n_features + 32
-    needed = 8 * (4 * recipe.n_folds * size * size + 2 * CHUNK_ROWS["cpu"] * size)
+    # About four matrices: sums before and after, those of a chunk, and a copy to send.
+    size = recipe.features.n_features + TARGET_COLUMNS
+    matrices = 4 * recipe.n_folds
+    needed = 8 * (matrices * size * size + 2 * CHUNK_ROWS["cpu"] * size)
     if limits and needed > min(limits):
         raise MemoryRefusedError(
             f"second moments of {recipe.features.n_features} features need "

@@ -12,6 +12,7 @@ from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
+from kernelweave.models.mixture.projection import MixtureProjector
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
@@ -61,7 +62,8 @@ def printed_variance(model: ProbabilisticKDA, X: Any) -> np.ndarray:
 class PrintedPosteriorKDA(MixtureKDA):
     """:class:`MixtureKDA` whose posterior projection uses the weights of Eq. 26."""
 
-    _localise = staticmethod(printed_weights)
+    def _make_projector(self, mixture: Mixture) -> MixtureProjector:
+        return MixtureProjector(mixture, printed_weights, self.missing == "available")
 
 
 class PrintedMixtureKDA(PrintedPosteriorKDA):
