@@ -275,6 +275,7 @@ def test_uncorrelated_features_agree_in_single_precision():
     found = [wide, narrow]
     assert np.min(found[0].dependence_) > 1 - 1e-4
     wide, narrow = (model.transform(new) for model in found)
+    # measured: 1e-4
     assert np.max(np.abs(narrow - wide)) < 1e-3 * np.max(np.abs(wide))
     inner = found[1].embedding_.T @ found[1].embedding_ / len(X)
     np.testing.assert_allclose(inner - np.diag(np.diag(inner)), 0, atol=1e-5)

@@ -282,7 +282,7 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
     model = KernelFDA(views, alpha=0.5, missing=missing, cv=None).fit(X[:100], y[:100])
     new = X[100:].copy()
     new[:, 2:] = rng.normal(size=(100, 2))  # now every row has it
-    # measured: 0 to 0.07
+    # of 100 rows, so four standard deviations; measured: 0 to 0.12
     assert abs(np.mean(model.predict(new) == y[100:]) - 0.5) < 0.2
 
 
