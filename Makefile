@@ -69,7 +69,7 @@ test-newest: $(VENV)-newest/.python ## run it with the newest versions, after an
 	$(ONE_THREAD) $(VENV)-newest/$(SCRIPTS)/python -m pytest -n $(WORKERS) \
 	    --assert=plain -p no:cacheprovider --ignore=tests/browser $(PYTEST_ARGS)
 
-fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
+fuzz: $(VENV)/.dev ## run tests with new seeds and random problems, for ten minutes
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
 	    -n $(WORKERS) $(PYTEST_ARGS)
 

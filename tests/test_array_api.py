@@ -166,8 +166,8 @@ def test_float32_stays_float32(estimator, data, other_backend):
     transform = "transform" if hasattr(model, "transform") else "predict"
     wanted = getattr(expected, transform)(new)
     found = to_numpy(getattr(model, transform)(new_there))
-    # The gap of a float32 fit is 1e-4; weights may differ by its square root.
-    assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
+    # What the guide promises for float32; measured: up to 4e-5.
+    assert_allclose(found, wanted, atol=1e-3 * np.abs(wanted).max())
 
 
 @in_turn(

@@ -89,7 +89,7 @@ def test_demo(tmp_path, capsys, monkeypatch):
     assert main(["demo", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     learned, equal, machine = told["accuracy"].values()
-    assert learned > equal + 0.02  # 4 points, and the standard error of a lead is 0.7
+    assert learned > equal + 0.02  # measured: by 0.04, with a standard error of 0.007
     assert learned > machine + 0.05
     assert told["gap"] < 1e-6
     shares = told["view_shares"]

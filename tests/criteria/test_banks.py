@@ -145,7 +145,7 @@ def test_values_derivatives_and_certificates_agree(name, kind, rng):
     expected, found = dense.evaluate(w), other.evaluate(w)
     assert found.value == pytest.approx(expected.value, rel=1e-7)
     assert_allclose(found.gradient, expected.gradient, rtol=1e-5, atol=1e-7)
-    assert_allclose(  # of a value that is the end of an iteration: up to 2.4e-4 apart
+    assert_allclose(  # of a value that ends an iteration; measured: up to 2.4e-4
         found.hessian,
         expected.hessian,
         rtol=1e-3,

@@ -162,9 +162,9 @@ def test_gcv_is_leave_one_out_with_the_mean_influence(rng):
         B = inverse @ rows.target
         assert found == pytest.approx(np.mean(B**2) / q**2, rel=1e-8)
     loo = LooPath(gram.copy(), rows.target)
-    assert_allclose(path.press(alphas), loo.press(alphas), rtol=0.2)
+    assert_allclose(path.press(alphas), loo.press(alphas), rtol=0.2)  # measured: 0.005
     chosen, best = loo.press([path.best_alpha(), loo.best_alpha()])
-    assert chosen <= 1.005 * best  # 1.0003 in 150 draws
+    assert chosen <= 1.005 * best  # measured: 1.0003 in 150 draws
     assert_allclose(path.mean_eigenvalue, 1.0)
 
 

@@ -79,6 +79,7 @@ def test_r2_and_its_standard_error(rows):
     means = cross_val_predict(DummyRegressor(), X, y, cv=split)
     u, v = (y - held.predicted) ** 2, (y - means) ** 2
     assert own["score"] == pytest.approx(1 - u.sum() / v.sum())
+    # measured: 2e-4 and 4 % apart
     assert own["score"] == pytest.approx(r2_score(y, held.predicted), abs=0.02)
     without = [  # the jackknife knows nothing of influences
         1 - np.delete(u, i).sum() / np.delete(v, i).sum() for i in range(60)

@@ -356,8 +356,9 @@ def test_kernel_that_knows_nothing_does_not_tell_the_label(rng):
     K = np.eye(60) + 0.001 * centred(np.cov(rng.normal(size=(60, 90))))
     expert = choose_noise(path_of(K, target), 10.0)
     means = [np.corrcoef(z[:, 0], codes)[0, 1] for z in (expert.mean, expert.held_out)]
-    assert means[0] > 0.95  # class 0 has the positive target in column 0: inverted
-    assert abs(means[1]) < 0.8  # 0.43 with 24 seeds; the standard deviation is 0.13
+    # class 0 has the positive target in column 0: inverted; measured: 1
+    assert means[0] > 0.95
+    assert abs(means[1]) < 0.8  # measured: up to 0.43; the deviation is 0.13
 
 
 def test_every_library(problem, xp_backend):

@@ -147,8 +147,8 @@ def test_regression_and_outputs(rng):
     assert in_other_units.recommended == result.recommended
     assert in_other_units.baseline_loss == pytest.approx(result.baseline_loss)
     junk = result.views[2]
-    assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.3
-    assert junk["score_without"] > 0.9  # measured: 0.98
+    assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.03 of it
+    assert junk["score_without"] > 0.9  # measured: 0.99
 
 
 @pytest.mark.one_seed

@@ -48,8 +48,8 @@ def test_only_the_informative_view_matters(estimator, problem):
     model = estimator.set_params(views=VIEWS).fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, X[NEW], y[NEW], random_state=0)
     found = by_view(rows)
-    assert found["signal"] > 0.25  # 0.22 to 0.44
-    assert abs(found["static"]) < 0.1  # at most 0.09
+    assert found["signal"] > 0.25  # measured: 0.31 to 0.93
+    assert abs(found["static"]) < 0.1  # measured: at most 0.022
     assert all(len(row["repeats"]) == 10 for row in rows)
     for row in rows:
         assert row["mean"] == pytest.approx(np.mean(row["repeats"]))
@@ -169,7 +169,7 @@ def test_missing_views_stay_missing(problem):
     (model,) = some(["MixtureKDA"], missing="available")
     model = model.values[0].set_params(views=VIEWS).fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, X[NEW], y[NEW], random_state=0)
-    assert by_view(rows)["signal"] > 0.1  # 0.14 to 0.33
+    assert by_view(rows)["signal"] > 0.1  # measured: 0.3
 
 
 def test_a_table_without_the_columns_of_a_view(problem):

@@ -19,14 +19,8 @@ def draw(rng, p, n):
 
 
 def tolerance(dtype):
-    return (
-        {"rtol": 1e-11, "atol": 1e-11}
-        if dtype == "float64"
-        else {
-            "rtol": 1e-4,
-            "atol": 1e-4,
-        }
-    )
+    size = 1e-11 if dtype == "float64" else 1e-4
+    return {"rtol": size, "atol": size}
 
 
 def test_from_kernels_centres_a_copy(rng, xp_backend):
@@ -67,12 +61,13 @@ def test_combine(p, n, k, dtype, rng, xp_backend):
 
 
 @SHAPES
-@DTYPES
-@pytest.mark.parametrize("b_dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("dtype", "b_dtype"),
+    # Certificates widen kernels; nothing asks for less precision than they have.
+    [("float64", "float64"), ("float32", "float32"), ("float32", "float64")],
+)
 def test_apply_and_quad(p, n, k, dtype, b_dtype, rng, xp_backend):
     stack, b = draw(rng, p, n), rng.normal(size=(n, k))
-    if (dtype, b_dtype) == ("float64", "float32"):
-        pytest.skip("certificates go the other way")
     bank = DenseBank(xp_backend.asarray(stack, dtype))
     right = xp_backend.asarray(b, b_dtype)
     # The kernels as stored, widened to the precision of b.

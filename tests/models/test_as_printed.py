@@ -117,7 +117,7 @@ def test_equation_12_on_sonar(scale):
     assert_allclose(np.trace(model.kernel_), 20.0, rtol=1e-6)
     model.set_params(centre=True, tol=1e-2)
     centred = model.fit(stack, classes_of(signs, labelled))
-    # measured: 10 and 99
+    # measured: 11 and 99
     assert np.max(np.abs(centred.kernel_weights_ / units - mu)) > 0.05
 
 

@@ -229,7 +229,7 @@ def test_names_inside_other_tools(tool, table):
     X, y = table
     model = KernelFDA(VIEWS["names"], alpha=0.1, cv=None)
     found = KEEP_NAMES[tool](model).fit(X[NAMES], y)
-    assert found.score(X[NAMES], y) > 0.7  # measured: 0.95
+    assert found.score(X[NAMES], y) > 0.7  # measured: 0.92 to 0.95
 
 
 @pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")
@@ -241,4 +241,5 @@ def test_other_tools_that_pass_on_arrays(tool, table):
     with pytest.raises(ValueError, match=wanted):
         LOSE_NAMES[tool](model).fit(X[NAMES], y)
     model.set_params(views=VIEWS["positions"])
-    assert LOSE_NAMES[tool](model).fit(X[NAMES], y).score(X[NAMES], y) > 0.7
+    found = LOSE_NAMES[tool](model).fit(X[NAMES], y)
+    assert found.score(X[NAMES], y) > 0.7  # measured: 0.92 to 0.95

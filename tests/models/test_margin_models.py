@@ -252,7 +252,7 @@ def test_transduction_labels_the_rows_without_labels(k, signed, make_problem):
     assert np.array_equal(model.transduction_[y >= 0], y[y >= 0])
     hidden = y < 0
     assert np.array_equal(model.transduction_[hidden], model.predict(problem.X)[hidden])
-    # measured: 0.75 to 1
+    # measured: 0.67 to 1
     assert np.mean(model.transduction_[hidden] == problem.y[hidden]) > 0.5
     assert_allclose(np.trace(model.kernel_), len(y), rtol=1e-9)
     assert np.linalg.eigvalsh(model.kernel_)[0] >= -1e-6 * len(y)

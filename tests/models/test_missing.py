@@ -38,16 +38,9 @@ SIGNED = "TransductiveKernelSVC-signed"
 every_model = pytest.mark.parametrize("model", some())
 every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
 model_and_mode = in_turn(model=some(), missing=["zero", "available"])
-#: Both modes and both forms of input, in two of their four combinations.
-either_mode_and_form = pytest.mark.parametrize(
-    ("missing", "precomputed"),
-    [("zero", False), ("available", True)],
-    ids=["zero-columns", "available-kernels"],
-)
-other_mode_and_form = pytest.mark.parametrize(
-    ("missing", "precomputed"),
-    [("available", False), ("zero", True)],
-    ids=["available-columns", "zero-kernels"],
+#: All estimators read rows and kernels alike.
+mode_and_form = in_turn(
+    model=some(), missing=["zero", "available"], precomputed=[False, False, True, True]
 )
 #: View of each of the five kernels of conftest.py.
 VIEW_OF = [0, 1, 1, 2, 2]
@@ -282,7 +275,7 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
     model = KernelFDA(views, alpha=0.5, missing=missing, cv=None).fit(X[:100], y[:100])
     new = X[100:].copy()
     new[:, 2:] = rng.normal(size=(100, 2))  # now every row has it
-    # measured: 0 to 0.07
+    # of 100 rows, so four standard deviations; measured: 0 to 0.12
     assert abs(np.mean(model.predict(new) == y[100:]) - 0.5) < 0.2
 
 
@@ -290,8 +283,7 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
 
 
 @pytest.mark.one_seed
-@other_mode_and_form
-@every_model
+@mode_and_form
 def test_training_rows_without_any_view(model, missing, precomputed, gappy):
     problem, _, _ = gappy
     X, views = problem.X.copy(), problem.views
@@ -308,8 +300,7 @@ def test_training_rows_without_any_view(model, missing, precomputed, gappy):
 
 
 @pytest.mark.one_seed
-@either_mode_and_form
-@every_model
+@mode_and_form
 def test_a_view_that_nobody_has(model, missing, precomputed, gappy):
     problem, _, _ = gappy
     X, views, name = problem.X.copy(), problem.views, "second"

@@ -26,7 +26,7 @@ def test_predicts(params, regression):
     assert predicted.shape == regression.new_y.shape
     score = model.score(regression.new, regression.new_y)
     assert score == r2_score(regression.new_y, predicted)
-    assert score > 0.3  # measured: 0.71 to 0.97
+    assert score > 0.3  # measured: 0.49 to 0.97
     if "objective" in params:
         # It may give weight to noise that helps by chance. The error it minimises is
         # smaller than with the weights of the convex problem, up to a local minimum.

@@ -72,6 +72,7 @@ def test_exact_features_give_the_model_of_the_kernels(k, alpha, norm, rng):
     scale = np.abs(kernels.transform(X)).max()
     assert_allclose(moments.transform(X), kernels.transform(X), atol=1e-3 * scale)
     assert np.mean(moments.predict(X) == kernels.predict(X)) > 0.98  # measured: 1
+    # generalised cross-validation, and leave-one-out; measured: up to 0.01
     assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
     assert moments.view_weights_.keys() == kernels.view_weights_.keys()
 
@@ -82,6 +83,7 @@ def test_exact_features_give_the_ridge_of_the_kernels(rng):
     kernels = MultipleKernelRidge(EXACT, norm=1, alpha=0.3, tol=1e-9, cv=None).fit(X, Y)
     moments = clone(kernels).set_params(features="exact").fit(portions(X, Y, 77))
     assert_allclose(moments.predict(X), kernels.predict(X), rtol=1e-5, atol=1e-2)
+    # measured: up to 0.012
     assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
     flat = clone(moments).fit(portions(X, Y[:, 0], 50))
     assert flat.predict(X).shape == (240,)
@@ -534,7 +536,7 @@ def test_rows_that_fix_the_features_have_their_own_targets(rng):
     model = MultipleKernelFDA(
         views, features="nystroem", n_features=4, norm=1, alpha=0.1, cv=None
     )
-    assert model.fit(X, y).score(X, y) > 0.9  # measured: 0.98; by another column 0.5
+    assert model.fit(X, y).score(X, y) > 0.9  # measured: 0.97; by another column 0.5
 
 
 def test_no_more_portions_wait_than_fix_the_features():

@@ -167,6 +167,7 @@ def test_the_score_of_a_discriminant_is_near_that_of_refits(data):
     alone = MultipleKernelFDA(VIEWS, norm=model.norm_, **given).fit(X, y)
     odds = classes_without_each_row(combined_kernel(alone, X), alone.alpha_, y)
     found = model.candidates_[model.norm_]["score"]
+    # measured: 0.003 apart
     assert found == pytest.approx(roc_auc_score(y, odds), abs=0.02)
 
 

@@ -172,7 +172,7 @@ def test_numbers_as_labels(regression):
     model = SubspaceKernel(regression.views, alpha=0.2, norm=1, uncorrelated=True)
     Z = model.fit(regression.X, regression.y).transform(regression.new)
     assert Z.shape == (25, 1) and not hasattr(model, "classes_")
-    # measured: 0.87 to 0.98
+    # measured: 0.83 to 0.98
     assert abs(np.corrcoef(Z[:, 0], regression.new_y)[0, 1]) > 0.5
     both = np.column_stack([regression.y, regression.X[:, 1]])
     assert model.fit(regression.X, both).n_components_ == 2

@@ -37,7 +37,7 @@ def test_within_scatter(k, norm, alpha, make_problem):
     total.fit(problem.X, problem.y)
     difference = np.abs(total.kernel_weights_ - model.kernel_weights_)
     if k > 2:  # two classes of equal size: total scatter is within plus between
-        assert np.max(difference) > 1e-5  # at least 3e-3 with 24 seeds
+        assert np.max(difference) > 1e-5  # measured: 2e-3 or more
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -55,7 +55,7 @@ def test_block_formulation(norm, alpha, make_problem):
     # X = I is allowed in the inner problem of the block form, and gives the exact one.
     assert block.certificate_.value > exact.certificate_.lower_bound
     difference = np.abs(block.kernel_weights_ - exact.kernel_weights_)
-    assert np.max(difference) > 1e-5  # at least 2e-3 with 24 seeds
+    assert np.max(difference) > 1e-5  # measured: 2e-3 or more
 
 
 def test_block_formulation_of_two_classes_is_the_exact_one(make_problem):

@@ -180,7 +180,7 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
     summed = kind(LINEAR, norm=2, alpha=alpha, **MOMENTS)
     for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
         summed.fit(X, y, sample_weight=scale * weights)
-        # over 24 draws at most 2 %
+        # measured: 2 % at most
         assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.08)
 
 
@@ -331,8 +331,8 @@ def test_balanced_classes_find_a_rare_one():
             )
             predicted = model.predict(X[400:])
             scores.append(balanced_accuracy_score(y[400:], predicted))
-    assert np.mean(found["balanced"]) > np.mean(found[None]) + 0.1  # measured: 0.71
-    assert np.mean(found["balanced"]) > 0.65  # measured: 0.71
+    assert np.mean(found["balanced"]) > np.mean(found[None]) + 0.1  # measured: by 0.2
+    assert np.mean(found["balanced"]) > 0.65  # measured: 0.7
 
 
 def subjects(seed):

@@ -165,9 +165,9 @@ def test_gaussians_overlap(global_random_seed):
     assert X.shape == (4000, 80)
     assert np.bincount(y[:100]).tolist() == [50, 50]
     variance = [X[y == c].var(axis=0) for c in (0, 1)]
-    assert np.mean(variance) == pytest.approx(1.0, abs=0.25)
+    assert np.mean(variance) == pytest.approx(1.0, abs=0.25)  # measured: 0.98 to 1.02
     means = [X[y == c].mean(axis=0) for c in (0, 1)]
-    # measured: 0.96 and 2.03
+    # measured: 0.96 to 1.01 and 1.99 to 2.03
     assert np.min(means) > 0.8
     assert np.max(means) < 2.2
 
@@ -176,7 +176,7 @@ def test_one_kernel_errs_as_the_paper_says(tmp_path):
     experiment = load_paper("yan2009").select("figure1")[0]
     results = run_experiment(experiment, 40, tmp_path)
     error = results.mean("one view", "one kernel", "error")
-    assert error == pytest.approx(0.43, abs=0.03)
+    assert error == pytest.approx(0.43, abs=0.03)  # measured: 0.011 apart
 
 
 def test_l1_is_sparse_and_l2_is_not(tmp_path):

@@ -154,20 +154,14 @@ def test_several_columns_share_the_weights(margin_data):
     assert both.value >= sum(one.lower_bound for one in each)
 
 
-@pytest.mark.parametrize("alpha", [0.5, "learn"])
-def test_the_fisher_criterion_too(margin_data, alpha):
-    X, y = margin_data.rows(40, 3)
+@pytest.mark.parametrize(
+    ("kind", "alpha", "rows"),
+    [(Fisher, 0.5, (40, 3)), (Fisher, "learn", (40, 3)), (BlockFisher, 1.0, (20, 0))],
+)
+def test_fisher_criteria_take_weights_of_any_sign(margin_data, kind, alpha, rows):
+    X, y = margin_data.rows(*rows)
     bank = DenseBank(center_and_scale(margin_data.three(X)))
-    criterion = Fisher(bank, binary_target((y > 0).astype(int)), alpha)
-    signed = solve(criterion, SignedSum(bank), tol=1e-6)
-    assert signed.converged
-    assert signed.value <= solve(criterion, Simplex()).value * (1 + 1e-6)
-
-
-def test_the_block_form_takes_weights_of_any_sign(margin_data):
-    X, y = margin_data.rows(20, 0)
-    bank = DenseBank(center_and_scale(margin_data.three(X)))
-    criterion = BlockFisher(bank, binary_target((y > 0).astype(int)), 1.0)
+    criterion = kind(bank, binary_target((y > 0).astype(int)), alpha)
     signed = solve(criterion, SignedSum(bank), tol=1e-6)
     assert signed.converged
     assert signed.value <= solve(criterion, Simplex()).value * (1 + 1e-6)
