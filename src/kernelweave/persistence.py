@@ -56,8 +56,6 @@ HEADER_TYPES: dict[str, Any] = {
     "columns": list | None,
     "notes": dict,
 }
-#: No header of ours is longer.
-HEADER_BYTES = 16 * 2**20
 #: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
@@ -130,8 +128,8 @@ def save(
     path : str or path-like
         The file; by convention its name ends in ``.kw``.
     notes : dict, default=None
-        Anything else that JSON can hold, such as the name of the target; ``kernelweave
-        inspect`` shows it.
+        Anything else that JSON can hold, by names, such as ``{"cohort": "2024"}``;
+        ``kernelweave inspect`` shows it.
 
     See Also
     --------
@@ -155,6 +153,8 @@ def save(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
             "pass the fitted model"
         )
+    if not isinstance(notes, dict | None):
+        raise TypeError(f"notes must be a dict, got {notes!r:.80}")
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
     try:
@@ -347,12 +347,9 @@ def _skops() -> Any:
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:
     """The header of a file, and the model as bytes, whose checksum is right."""
     with _refusals(path), zipfile.ZipFile(path) as archive:
-        members = {member.filename: member for member in archive.infolist()}
-        if set(members) != {HEADER, MODEL} or len(archive.infolist()) != 2:
+        if sorted(archive.namelist()) != [HEADER, MODEL]:
             raise ModelFileError("it is a ZIP archive of something else")
         _check_stored(archive, path.stat().st_size)
-        if members[HEADER].file_size > HEADER_BYTES:
-            raise ModelFileError("its header is too long")
         header = dict(json.loads(archive.read(HEADER)))
         for key, kind in HEADER_TYPES.items():
             if not isinstance(header.get(key), kind):

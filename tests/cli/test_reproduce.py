@@ -172,6 +172,7 @@ def test_files_of_one_run_appear_together(fake, monkeypatch):
         (["fake", "--table", "9"], "fake has no table9; it has table1, figure3"),
         (["fake", "--part", "all"], "fake has no all"),
         (["fake", "--markdown", "none.md"], "none.md"),
+        (["fake", "--markdown", "taken/fake/mine.txt"], "has no line '<!-- results"),
         (["fake", "--out", "taken"], "holds files that kernelweave did not write"),
     ],
 )
@@ -182,6 +183,7 @@ def test_refusals(fake, capsys, options, message):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("kernelweave: error: ")
     assert message in error
+    assert not Path("kernelweave-reproduce").exists()  # refused before the run
 
 
 @pytest.mark.parametrize("option", ["--splits", "--jobs"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
-from kernelweave.cli.seen import digests, were_seen, written
+from kernelweave.cli.seen import digests, digests_as_text, were_seen
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
@@ -130,6 +131,13 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     """
     check_file("save", options.save)
     check_file("report", options.report)
+    model_file, page = (
+        p and os.path.abspath(p) for p in (options.save, options.report)
+    )
+    if model_file and model_file == page:
+        raise ValueError(
+            f"--save and --report both name {options.save!r}; choose two files"
+        )
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -228,7 +236,7 @@ def notes_of(problem: Problem) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(problem.options.data),
-        "digests": written(digests(problem.samples)),
+        "digests": digests_as_text(digests(problem.samples)),
     }
 
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._files import csv_text
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import predictions, shown_warnings
 from kernelweave.cli.samples import Samples, new_samples, read_tables, read_target
 from kernelweave.cli.score import score_classes, score_numbers
-from kernelweave.cli.seen import digests, were_seen
+from kernelweave.cli.seen import digests, own_notes, training_digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.persistence import load, read_header, used_from, written_whole
 from kernelweave.views.columns import counted
@@ -32,6 +34,8 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     from kernelweave.cli.fit import identity_of
 
     check_place(options.out)
+    if options.quiet and options.out is None:
+        raise ValueError("with --quiet the predictions need a file: add --out FILE.csv")
     model, notes = load_predictor(options.model)
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
@@ -50,10 +54,11 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         gaps = f", {n_lacking} of them with a view missing" if n_lacking else ""
         print(f"Predicted: {counted(len(table), 'row')}{gaps}.")
     results: dict[str, Any] = {"rows": len(table), "out": options.out}
-    seen = np.zeros(len(table), dtype=bool)
-    if notes.get("digests"):
-        seen = were_seen(digests(samples), notes["digests"])
+    if options.out is None:
+        results["predictions"] = table
     if options.out is not None or options.json:
+        training = training_digests(notes, len(samples.views))
+        seen = were_seen(digests(samples), training)
         results |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:  # last: after an interrupt, nothing is written
         with written_whole(Path(options.out)) as file:
@@ -64,7 +69,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
 
 def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
     """A saved classifier or regressor of this package, and the notes in its file."""
-    notes = read_header(path).get("notes") or {}
+    notes = own_notes(read_header(path)["notes"])
     with shown_warnings():  # scikit-learn warns about files of its other versions
         model = load(path)
     if not (hasattr(model, "views") and hasattr(model, "predict")):
@@ -72,6 +77,13 @@ def load_predictor(path: str) -> tuple[Any, dict[str, Any]]:
             f"{path} holds a {type(model).__name__}, which is not a classifier or "
             "regressor of kernelweave; name a file that holds one"
         )
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise ValueError(
+            f"{path} holds a {type(model).__name__} that is not fitted; fit it before "
+            "it is saved"
+        ) from None
     if not hasattr(model, "feature_names_in_"):
         raise ValueError(
             f"{path} holds a model that was fitted to arrays, whose columns have no "
@@ -101,6 +113,9 @@ def print_score(
             f"  {which} used for training, where scores are too optimistic; "
             "'kernelweave evaluate' gives honest ones."
         )
+    if label is None:
+        print("  No score: name the column of the true labels with --label.")
+        return results
     if samples.target is None or not samples.target.notna().any():
         print(f"  No score: there is no label column {label!r}, or it is empty.")
         return results

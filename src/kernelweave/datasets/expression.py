@@ -19,7 +19,7 @@ from kernelweave.datasets._sources import (
     registered,
     views_bunch,
 )
-from kernelweave.exceptions import MissingDataError
+from kernelweave.exceptions import MissingDataError, require_count
 
 PROBES = "hgu95av2_probe_symbol.csv.gz"
 #: Where to obtain gene sets and probe names.
@@ -111,6 +111,7 @@ def fetch_expression(
     FileNotFoundError
         If a file is missing; the message says how to get it.
     """
+    require_count(1, smallest=smallest)
     accession = re.fullmatch(r"GDS\d+", name) is not None
     if name not in CHIPS and not accession:
         raise ValueError(
