@@ -229,6 +229,12 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
             continue  # early versions of pandas: truth values with gaps
         if name not in as_text and values.astype(str).str.match(DATE).all():
             dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
+            lost = frame[name][dates.isna() & frame[name].notna()].tolist()
+            if lost:
+                raise ValueError(
+                    f"{path}: the column {str(name).strip()!r} holds {lost[0]!r} among "
+                    "dates; correct it, or leave the cell empty"
+                )
             frame[name] = dates
     return frame.copy()  # in one piece, rather than one for each column
 

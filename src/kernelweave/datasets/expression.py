@@ -33,6 +33,10 @@ GENE_SETS = {
 SUBSET = ("!subset_type", "!subset_sample_id", "!subset_description")
 
 
+class UnknownTargetError(ValueError):
+    """A series has no subsets of the wanted kind."""
+
+
 @dataclass(frozen=True)
 class Chip:
     """An archive with X, y and features, and a description.
@@ -253,7 +257,7 @@ def _read_series(
     if target is None and len(kinds) == 1:
         target = next(iter(kinds))
     if target not in kinds:
-        raise ValueError(
+        raise UnknownTargetError(
             f"target must be one of {', '.join(map(repr, kinds)):.300} for "
             f"{accession}; got {target!r}"
         )
