@@ -665,7 +665,7 @@ def test_one_table_in_every_format(name, library):
         assert found["number"].tolist()[0] == "9007199254740993"
     np.testing.assert_array_equal(found["größe"], frame["größe"])
     assert found["text"].tolist()[:2] == ["a;b", "c, d"] and found["text"].isna()[2]
-    assert str(found["day"].iloc[1])[:10] == "2021-06-05"
+    assert found["day"].dt.year.tolist() == [2020, 2021, 2022]
 
 
 @pytest.mark.parametrize(
