@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -592,6 +593,13 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     task = ["--task", "regression"]
     other = refused(capsys, "report", fitted / "model.kw", *three(fitted), *task)
     assert "is for classification; leave out --task regression" in other
+    for norm in (1, 2):  # that of the fit, and another
+        Path("views.toml").write_text(f"[model]\nnorm = {norm}\n")
+        command = [fitted / "model.kw", *three(fitted), "--views", "views.toml"]
+        if norm == 1:
+            assert main(["report", *map(str, command)]) == 0
+    other = refused(capsys, "report", *command)
+    assert "views.toml: norm is 2, but the model was fitted with 1.0" in other
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,25 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
         chosen["cv"] = None  # only probabilities need folds inside the fit
     if model is None:
         model = MODELS[task](samples.views, **chosen)
+    else:
+        _check_equal(model, options, chosen)
     problem = Problem(samples, y, task, model, options)
     _print_problem(problem, why)
     for text in _mistakes(problem):
         print(f"warning: {text}", file=sys.stderr)
     return problem
+
+
+def _check_equal(model: Any, options: argparse.Namespace, chosen: Any) -> None:
+    """Refuse parameters in the settings file that are not those of a fitted model."""
+    fitted_with = model.get_params(deep=False)
+    for name in options.parameters:
+        own, given = fitted_with.get(name, chosen[name]), chosen[name]
+        if own != given:
+            raise ValueError(
+                f"{options.views}: {name} is {given!r}, but the model was fitted with "
+                f"{own!r}; leave it out"
+            )
 
 
 #: The model of each task.
