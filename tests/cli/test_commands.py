@@ -19,9 +19,8 @@ from estimators import ONE_EACH, some
 from kernelweave._files import to_csv
 from kernelweave.cli import evaluate, output, read, samples
 from kernelweave.cli.main import main
-from kernelweave.cli.predict import print_score
 from kernelweave.cli.samples import MANY, read_target
-from kernelweave.cli.score import score_classes
+from kernelweave.cli.score import print_score, score_classes
 from kernelweave.models import (
     MultipleKernelRidge,
     MultipleKernelSVC,

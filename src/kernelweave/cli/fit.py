@@ -15,17 +15,16 @@ import numpy as np
 
 from kernelweave.cli.folder import check_place, new_results
 from kernelweave.cli.output import (
-    NamedCells,
     certificate_of,
+    identity_of,
     print_certificate,
     print_columns,
     print_weights,
     shown_warnings,
     write_results,
 )
-from kernelweave.cli.predict import print_score
 from kernelweave.cli.progress import Narrator, progress
-from kernelweave.cli.read import as_written, pandas_or_why
+from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -34,6 +33,7 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
+from kernelweave.cli.score import print_score
 from kernelweave.cli.seen import digests, digests_as_text, were_seen
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
@@ -41,7 +41,6 @@ from kernelweave.evaluation.held_out import HeldOut, new_rows
 from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
 from kernelweave.views.columns import counted, some
-from kernelweave.views.ids import is_gap
 
 
 @dataclass(frozen=True)
@@ -288,15 +287,6 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
         print(f"  {remark}")
     name = "accuracy" if problem.task == "classification" else "r2"
     return {name: score, "standard_error": error, "how": "out of fold"}
-
-
-def identity_of(samples: Samples, label: str | None) -> list[NamedCells]:
-    """First columns of the table of predictions: ids, labels, missing views."""
-    identity: list[NamedCells] = [(samples.id_name, samples.data.index.tolist())]
-    if samples.target is not None and label is not None:
-        values = samples.target.tolist()
-        identity.append((label, ["" if is_gap(v) else as_written(v) for v in values]))
-    return [*identity, ("missing_views", samples.lacking())]
 
 
 def _predict_new(
