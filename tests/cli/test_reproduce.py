@@ -236,3 +236,10 @@ def test_rich_bar_on_a_terminal(monkeypatch):
     with progress.progress_bar("table1") as advance:
         advance(2, 2)
     assert sys.stderr.getvalue() == "table1: 2 of 2 splits already finished\n"
+
+
+def test_dask_has_its_own_number_of_processes(fake, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "fake", "--dask", "tcp://there:1", "--jobs", "2"])
+    assert stop.value.code == 2
+    assert "--jobs: not allowed with argument --dask" in capsys.readouterr().err
