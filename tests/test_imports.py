@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,13 @@ def test_modules_import_hard_dependencies_only():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found = set(imported_at_once(tree.body)) - sys.stdlib_module_names
         assert found <= allowed, f"{path}: {found - allowed}"
+
+
+def test_documented_modules_are_found_without_an_import():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"currentmodule:: kernelweave\.(\w+)", text)
+    assert set(rooms) <= set(kernelweave._ROOMS)
+    assert all(getattr(kernelweave, room) for room in rooms)
 
 
 def test_the_package_itself_imports_nothing():

@@ -290,10 +290,18 @@ def test_code_from_elsewhere_needs_trust(tmp_path):
         kernelweave.load(path, trusted=name)
 
 
+def test_headers_have_any_length(tmp_path):
+    """The columns of a methylation array take over 50 MB."""
+    kernelweave.save(KernelFDA(), tmp_path / "model.kw", notes={"long": "x" * 2**25})
+    assert isinstance(kernelweave.load(tmp_path / "model.kw"), KernelFDA)
+
+
 def test_what_cannot_be_saved_says_so(tmp_path):
     X, y = rows()
     with pytest.raises(TypeError, match="expects an estimator, got ndarray"):
         kernelweave.save(X, tmp_path / "model.kw")
+    with pytest.raises(TypeError, match="notes must be a dict, got 'of 2024'"):
+        kernelweave.save(KernelFDA(), tmp_path / "model.kw", notes="of 2024")
     torch = pytest.importorskip("torch")
     model = KernelFDA(cv=None).fit(torch.asarray(X), torch.asarray(y))
     with pytest.raises(ValueError, match="after a fit to NumPy arrays"):

@@ -28,7 +28,6 @@ from datetime import UTC, datetime
 from functools import cache
 from glob import escape
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 from uuid import uuid4
 
@@ -56,8 +55,6 @@ HEADER_TYPES: dict[str, Any] = {
     "columns": list | None,
     "notes": dict,
 }
-#: No header of ours is longer.
-HEADER_BYTES = 16 * 2**20
 #: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
 #: Seconds after which a file that nobody completes may be removed.
@@ -83,8 +80,6 @@ MOVED = {
         "kernelweave.kernels.centering.Standard"
     ),
 }
-#: The only functions that fitted models refer to.
-FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
 #: Endings of the functions of sklearn.metrics that a scorer may be made of ...
 SCORES = ("_score", "_loss", "_error")
 #: ... and those of sklearn.feature_selection that rate columns.
@@ -96,9 +91,11 @@ SELECTS = (
     "mutual_info_regression",
     "r_regression",
 )
-#: Types from elsewhere that run no code: sparse rows; the dtypes that scikit-learn's
-#: imputers keep; selectors of the columns of views; and values in tables.
+#: What runs no code of others: the only function that fitted models refer to; sparse
+#: rows; the dtypes that scikit-learn's imputers keep; selectors of columns; and values
+#: in tables.
 HARMLESS = (
+    "kernelweave.models.mixture.projection.posterior_weights",
     "scipy.sparse._csr.csr_array",
     "scipy.sparse._csr.csr_matrix",
     "numpy.dtype",
@@ -130,8 +127,8 @@ def save(
     path : str or path-like
         The file; by convention its name ends in ``.kw``.
     notes : dict, default=None
-        Anything else that JSON can hold, such as the name of the target; ``kernelweave
-        inspect`` shows it.
+        Anything else that JSON can hold, by names, such as ``{"cohort": "2024"}``;
+        ``kernelweave inspect`` shows it.
 
     See Also
     --------
@@ -155,6 +152,8 @@ def save(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
             "pass the fitted model"
         )
+    if not isinstance(notes, dict | None):
+        raise TypeError(f"notes must be a dict, got {notes!r:.80}")
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
     try:
@@ -209,7 +208,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
         )
     _, content = _read(path)
     with _refusals(path):
-        _check_members(content)
+        # neither the members nor the arrays in them may be larger than what is stored
+        with zipfile.ZipFile(io.BytesIO(content)) as members:
+            _check_stored(members, len(content))
+            check_arrays(members)
         content, names = _with_moved_types(content)
         known = {name for name in names if is_ours(name)} | set(trusted)
         try:
@@ -262,8 +264,8 @@ def is_ours(name: str) -> bool:
     """Whether a type is one of the parts that this package's models are made of.
 
     Only classes that a module of :data:`ROOMS` or :data:`SCIKIT_LEARN` itself defines
-    count, since these modules import others by name, and of the functions only
-    :data:`FUNCTIONS` and those that scikit-learn scores with.
+    count, since these modules import others by name, besides :data:`HARMLESS` and the
+    functions that scikit-learn scores with.
     """
     if name in HARMLESS or name in _score_functions():
         return True
@@ -275,8 +277,6 @@ def is_ours(name: str) -> bool:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError:  # it never was, or is no longer, a module of ours
         return False
-    if isinstance(found, FunctionType):
-        return name in FUNCTIONS
     return isinstance(found, type) and found.__module__ == module
 
 
@@ -333,10 +333,13 @@ def library_versions() -> dict[str, str]:
     """The versions of this package, of what it builds on, and of Python."""
     import kernelweave
 
-    libraries = {"kernelweave": kernelweave, "numpy": np, "scipy": scipy}
-    libraries |= {"scikit-learn": sklearn}
-    versions = {name: library.__version__ for name, library in libraries.items()}
-    return versions | {"python": platform.python_version()}
+    return {
+        "kernelweave": kernelweave.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def _skops() -> Any:
@@ -347,12 +350,9 @@ def _skops() -> Any:
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:
     """The header of a file, and the model as bytes, whose checksum is right."""
     with _refusals(path), zipfile.ZipFile(path) as archive:
-        members = {member.filename: member for member in archive.infolist()}
-        if set(members) != {HEADER, MODEL} or len(archive.infolist()) != 2:
+        if sorted(archive.namelist()) != [HEADER, MODEL]:
             raise ModelFileError("it is a ZIP archive of something else")
         _check_stored(archive, path.stat().st_size)
-        if members[HEADER].file_size > HEADER_BYTES:
-            raise ModelFileError("its header is too long")
         header = dict(json.loads(archive.read(HEADER)))
         for key, kind in HEADER_TYPES.items():
             if not isinstance(header.get(key), kind):
@@ -376,13 +376,6 @@ def _check_stored(archive: zipfile.ZipFile, size: int) -> None:
         raise ModelFileError("it is compressed, which files of kernelweave are not")
     if sum(member.file_size for member in members) > size:
         raise ModelFileError("its parts claim to be larger than the file")
-
-
-def _check_members(content: bytes) -> None:
-    """Neither the members nor the arrays in them are larger than what is stored."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        _check_stored(archive, len(content))
-        check_arrays(archive)
 
 
 @contextmanager

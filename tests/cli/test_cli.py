@@ -233,6 +233,7 @@ def test_refusals(data, capsys, arguments, message):
         (b"a y\n1 0\n2 1\n", "its only column is 'a y': separate cells by commas"),
         (b'a,y\n1,0\n2,"1\n3,0\n', "line 3 is not a row of a table: its quotation"),
         (b"a,y\n\x81,0\n", "line 2 holds the byte 0x81, which is neither"),
+        (b"a,y\n2023-02-28,0\n2023-02-29,1\n", "'a' holds '2023-02-29' among dates"),
     ],
 )
 def test_refuses_files(tmp_path, capsys, content, message):

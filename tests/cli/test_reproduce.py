@@ -172,6 +172,7 @@ def test_files_of_one_run_appear_together(fake, monkeypatch):
         (["fake", "--table", "9"], "fake has no table9; it has table1, figure3"),
         (["fake", "--part", "all"], "fake has no all"),
         (["fake", "--markdown", "none.md"], "none.md"),
+        (["fake", "--markdown", "taken/fake/mine.txt"], "has no line '<!-- results"),
         (["fake", "--out", "taken"], "holds files that kernelweave did not write"),
     ],
 )
@@ -182,6 +183,7 @@ def test_refusals(fake, capsys, options, message):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("kernelweave: error: ")
     assert message in error
+    assert not Path("kernelweave-reproduce").exists()  # refused before the run
 
 
 @pytest.mark.parametrize("option", ["--splits", "--jobs"])
@@ -234,3 +236,10 @@ def test_rich_bar_on_a_terminal(monkeypatch):
     with progress.progress_bar("table1") as advance:
         advance(2, 2)
     assert sys.stderr.getvalue() == "table1: 2 of 2 splits already finished\n"
+
+
+def test_dask_has_its_own_number_of_processes(fake, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "fake", "--dask", "tcp://there:1", "--jobs", "2"])
+    assert stop.value.code == 2
+    assert "--jobs: not allowed with argument --dask" in capsys.readouterr().err

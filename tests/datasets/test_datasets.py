@@ -141,6 +141,9 @@ def test_made_views_depend_on_the_seed_only():
         ({"n_informative": 6}, "between 0 and n_views=5; got 6"),
         ({"n_classes": 1}, "n_classes must be between 2 and n_samples=200; got 1"),
         ({"n_samples": 2}, "n_classes must be between 2 and n_samples=2; got 3"),
+        ({"n_samples": -1}, "n_samples must be an int >= 2; got -1"),
+        ({"n_informative": 1.5}, "n_informative must be an int >= 0; got 1.5"),
+        ({"separation": np.nan}, "separation must be a finite number; got nan"),
     ],
 )
 def test_make_views_refuses(options, message):

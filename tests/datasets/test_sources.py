@@ -406,6 +406,8 @@ def test_messages_say_where_a_set_is_available(folder, offline):
         fetch_expression("tox", gene_sets=None)
     with pytest.raises(MissingDataError, match=r"hallmark.*msigdb.*; singh_prostate"):
         fetch_expression("prostate")
+    with pytest.raises(ValueError, match="smallest must be an int >= 1; got 0"):
+        fetch_expression("prostate", smallest=0)
 
 
 def test_yeast_is_read_from_river():

@@ -67,6 +67,11 @@ def test_sets_that_cannot_be_had_are_named(monkeypatch, tmp_path):
     monkeypatch.delenv("KERNELWEAVE_DATA", raising=False)
     with pytest.raises(MissingDataError, match=r"GDS1412.*not published"):
         zhao2009.series("HRT", None)
+    (tmp_path / "GDS1412.soft.gz").write_bytes(b"\x1f\x8b\x08broken")
+    monkeypatch.setenv("KERNELWEAVE_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"GDS1412.soft.gz is damaged"):
+        zhao2009.series("HRT", None)
+    monkeypatch.delenv("KERNELWEAVE_DATA")
     experiment = load_paper("zhao2009").select("table1")[0]
     zhao2009.fetch.cache_clear()
     results = run_experiment(experiment, 1, tmp_path)

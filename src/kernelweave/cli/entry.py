@@ -21,14 +21,14 @@ def main() -> int:
     """Import the commands, which takes a second, and run one of them."""
     # "nohup", or a shell that runs a command in the background, makes it ignore some
     heard = [n for n in ENDINGS if signal.getsignal(n) is not signal.SIG_IGN]
-    _react(heard, _leave)
+    _react(heard, _exit_at_once)
     from importlib import import_module
 
     from kernelweave.cli.main import build_parser, run
 
     arguments = build_parser().parse_args()
     import_module(f"kernelweave.cli.{arguments.command}")
-    sys.unraisablehook = _again
+    sys.unraisablehook = _interrupt_again
     try:
         _react(heard, _interrupt)
         return run(arguments)
@@ -46,7 +46,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt(number)
 
 
-def _again(unraisable: Any) -> None:
+def _interrupt_again(unraisable: Any) -> None:
     """Repeat an interrupt that fell into a finaliser, where Python ignores it."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         threading.Timer(0.01, _thread.interrupt_main, unraisable.exc_value.args).start()
@@ -54,7 +54,7 @@ def _again(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _leave(number: int, frame: object) -> None:
+def _exit_at_once(number: int, frame: object) -> None:
     """End the process at once: some libraries ignore interrupts while they load."""
     sys.stderr.write("kernelweave: interrupted; nothing was written\n")
     sys.stderr.flush()

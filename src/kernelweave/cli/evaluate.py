@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kernelweave.cli.fit import held_out, identity_of, read_problem
+from kernelweave.cli.fit import held_out, read_problem
 from kernelweave.cli.folder import new_results
-from kernelweave.cli.output import print_table, write_results
+from kernelweave.cli.output import identity_of, print_table, write_results
 from kernelweave.cli.progress import progress
 
 

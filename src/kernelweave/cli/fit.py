@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +15,16 @@ import numpy as np
 
 from kernelweave.cli.folder import check_place, new_results
 from kernelweave.cli.output import (
-    NamedCells,
     certificate_of,
+    identity_of,
     print_certificate,
     print_columns,
     print_weights,
     shown_warnings,
     write_results,
 )
-from kernelweave.cli.predict import print_score
 from kernelweave.cli.progress import Narrator, progress
-from kernelweave.cli.read import as_written, pandas_or_why
+from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -33,14 +33,14 @@ from kernelweave.cli.samples import (
     training_samples,
     with_columns_of,
 )
-from kernelweave.cli.seen import digests, were_seen, written
+from kernelweave.cli.score import print_score
+from kernelweave.cli.seen import digests, digests_as_text, were_seen
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
 from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
 from kernelweave.views.columns import counted, some
-from kernelweave.views.ids import is_gap
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,25 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
         chosen["cv"] = None  # only probabilities need folds inside the fit
     if model is None:
         model = MODELS[task](samples.views, **chosen)
+    else:
+        _check_equal(model, options, chosen)
     problem = Problem(samples, y, task, model, options)
     _print_problem(problem, why)
     for text in _mistakes(problem):
         print(f"warning: {text}", file=sys.stderr)
     return problem
+
+
+def _check_equal(model: Any, options: argparse.Namespace, chosen: Any) -> None:
+    """Refuse parameters in the settings file that are not those of a fitted model."""
+    fitted_with = model.get_params(deep=False)
+    for name in options.parameters:
+        own, given = fitted_with.get(name, chosen[name]), chosen[name]
+        if own != given:
+            raise ValueError(
+                f"{options.views}: {name} is {given!r}, but the model was fitted with "
+                f"{own!r}; leave it out"
+            )
 
 
 #: The model of each task.
@@ -130,6 +144,13 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     """
     check_file("save", options.save)
     check_file("report", options.report)
+    model_file, page = (
+        p and os.path.abspath(p) for p in (options.save, options.report)
+    )
+    if model_file and model_file == page:
+        raise ValueError(
+            f"--save and --report both name {options.save!r}; choose two files"
+        )
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -228,7 +249,7 @@ def notes_of(problem: Problem) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(problem.options.data),
-        "digests": written(digests(problem.samples)),
+        "digests": digests_as_text(digests(problem.samples)),
     }
 
 
@@ -266,15 +287,6 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
         print(f"  {remark}")
     name = "accuracy" if problem.task == "classification" else "r2"
     return {name: score, "standard_error": error, "how": "out of fold"}
-
-
-def identity_of(samples: Samples, label: str | None) -> list[NamedCells]:
-    """First columns of the table of predictions: ids, labels, missing views."""
-    identity: list[NamedCells] = [(samples.id_name, samples.data.index.tolist())]
-    if samples.target is not None and label is not None:
-        values = samples.target.tolist()
-        identity.append((label, ["" if is_gap(v) else as_written(v) for v in values]))
-    return [*identity, ("missing_views", samples.lacking())]
 
 
 def _predict_new(

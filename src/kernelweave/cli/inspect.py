@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from sklearn.base import is_classifier
@@ -14,6 +15,7 @@ from kernelweave.cli.output import (
     print_weights,
     shown_warnings,
 )
+from kernelweave.cli.seen import own_notes
 from kernelweave.inspection._rows import shares_of
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted, some
@@ -29,7 +31,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
     """
     with used_from(options.model), shown_warnings():
         header = read_header(options.model)
-        model, notes = load(options.model), header.get("notes") or {}
+        model, notes = load(options.model), own_notes(header["notes"])
         if not hasattr(model, "view_shares_"):
             raise ValueError(
                 f"{options.model} holds a {type(model).__name__}, which is not a "
@@ -48,6 +50,12 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
         print_columns(header.get("columns"))
         if hasattr(model, "certificate_"):
             print_certificate(model)
+        given = {k: v for k, v in header["notes"].items() if v is not None}
+        others = [k for k in given if k not in notes]
+        if others:
+            print("\nNotes:\n")
+        for name in others:
+            print(f"  {name}: {json.dumps(given[name], ensure_ascii=False)}")
         versions = [f"{name} {v}" for name, v in header["versions"].items()]
         print(f"\nMade with {', '.join(versions)}.")
         found = {"class": type(model).__name__, "words": summary, **header}
@@ -65,7 +73,7 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
     if notes.get("rows"):
         rows = f" It learned from {counted(notes['rows'], 'row')}"
     if rows and notes.get("files"):
-        rows += f" of {some(notes['files'])}"
+        rows += f" of {some(map(str, notes['files']))}"
     shares = shares_of(model)
     used = [
         f"{v} ({100 * share:.0f} %)" for v, share in shares.items() if share >= 0.005

@@ -300,8 +300,9 @@ def _add_reproduce(command: Command) -> None:
     cached = "run nothing, and report on the splits that earlier runs finished"
     flag("--cached", help=cached)
     jobs = "number of processes; -1: one per processor"
-    option("--jobs", "N", jobs, 1, type=_at_least(1, -1))
-    option("--dask", "ADDRESS", "run splits on the workers of this scheduler")
+    where = reproduce.add_mutually_exclusive_group()
+    _add(where, "--jobs", "N", jobs, 1, type=_at_least(1, -1))
+    _add(where, "--dask", "ADDRESS", "run splits on the workers of this scheduler")
     page = "also write the tables to this page, replacing everything after its mark"
     option("--markdown", "PAGE.md", page)
     option("--out", "DIR", "folder for the results", "kernelweave-reproduce")

@@ -14,6 +14,8 @@ import numpy as np
 
 from kernelweave._files import to_csv
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
+from kernelweave.cli.read import as_written
+from kernelweave.cli.samples import Samples
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import (
     KernelWeightsDisplay,
@@ -23,6 +25,7 @@ from kernelweave.inspection import (
 from kernelweave.inspection._figure import axes, can_draw, save_figure
 from kernelweave.inspection._rows import chosen_by, chosen_in_words
 from kernelweave.views.columns import counted, some
+from kernelweave.views.ids import is_gap
 
 #: A column of a table, with its name.
 NamedCells = tuple[str, Sequence[Any]]
@@ -150,6 +153,15 @@ def write_results(
         )
     with draft.file(MARK_FILE, "value, lower bound and gap of the weights") as path:
         write_mark(path, certificate_of(model), [*draft.written, MARK_FILE])
+
+
+def identity_of(samples: Samples, label: str | None) -> list[NamedCells]:
+    """First columns of the table of predictions: ids, labels, missing views."""
+    identity: list[NamedCells] = [(samples.id_name, samples.data.index.tolist())]
+    if samples.target is not None and label is not None:
+        values = samples.target.tolist()
+        identity.append((label, ["" if is_gap(v) else as_written(v) for v in values]))
+    return [*identity, ("missing_views", samples.lacking())]
 
 
 def predictions(rows: HeldOut, identity: list[NamedCells]) -> list[dict[str, Any]]:

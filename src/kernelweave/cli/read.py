@@ -74,9 +74,28 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
         frame = _read_text(pandas, file, as_text)
     frame.columns = [str(name).strip() for name in frame.columns]
     _check_rows_and_names(path, len(frame), list(frame.columns))
+    _read_dates(pandas, path, frame, as_text)
     for name in frame.columns.intersection(as_text):  # numbers in Parquet files
         frame[name] = [None if is_gap(v) else str(as_written(v)) for v in frame[name]]
     return frame
+
+
+def _read_dates(pandas: Any, path: str, frame: Any, as_text: Sequence[str]) -> None:
+    """Turn columns of text that look like dates into dates, in place."""
+    texts = frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]
+    for name in texts.difference(as_text, sort=False):
+        values = frame[name].dropna()
+        if pandas.api.types.infer_dtype(values) != "string":
+            continue  # early versions of pandas: truth values with gaps
+        if values.astype(str).str.match(DATE).all():
+            dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
+            lost = frame.loc[dates.isna() & frame[name].notna(), name].tolist()
+            if lost:
+                raise ValueError(
+                    f"{path}: the column {name!r} holds {lost[0]!r} among dates; "
+                    "correct it, or leave the cell empty"
+                )
+            frame[name] = dates
 
 
 def _check_rows_and_names(path: str | Path, n_rows: int, names: list[str]) -> None:
@@ -223,13 +242,6 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
         )
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a table: {error}") from error
-    for name in frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]:
-        values = frame[name].dropna()
-        if pandas.api.types.infer_dtype(values) != "string":
-            continue  # early versions of pandas: truth values with gaps
-        if name not in as_text and values.astype(str).str.match(DATE).all():
-            dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
-            frame[name] = dates
     return frame.copy()  # in one piece, rather than one for each column
 
 

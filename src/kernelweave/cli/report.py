@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
-from kernelweave.cli.seen import digests, were_seen
+from kernelweave.cli.seen import digests, training_digests, were_seen
 from kernelweave.cli.settings import MODEL_OPTIONS
 from kernelweave.views.columns import counted, some
 
@@ -42,15 +42,20 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         model, notes = load_predictor(name)
         for key in ("id", "label", "groups"):
             setattr(options, key, getattr(options, key) or notes.get(key))
-        options.task = "classification" if is_classifier(model) else "regression"
+        task = "classification" if is_classifier(model) else "regression"
+        if options.task not in (None, task):
+            raise ValueError(f"{name} is for {task}; leave out --task {options.task}")
+        options.task = task
     problem = read_problem(options, model)
-    if notes.get("digests"):
-        seen = were_seen(digests(problem.samples), notes["digests"])
-        if len(seen) != notes.get("rows") or not seen.any():
+    training = training_digests(notes, len(problem.samples.views))
+    if len(training):  # with every row of the fit that has any view
+        given = digests(problem.samples)
+        known = were_seen(training[training.any(axis=1)], given)
+        if len(given) != notes.get("rows") or not known.all():
             raise ValueError(
                 f"{', '.join(options.data)}: these are not the rows that {name} was "
                 f"fitted to, which were {counted(notes.get('rows', 0), 'row')} of "
-                f"{some(notes.get('files', ()))}; name those files"
+                f"{some(map(str, notes.get('files', ())))}; name those files"
             )
     with progress(options) as say:
         if model is None:

@@ -43,6 +43,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     """
     paper = load_paper(options.paper)
     experiments = paper.select(options.part)
+    if options.markdown is not None:  # refused now, not after hours
+        report.kept_text(Path(options.markdown))
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=REPRODUCE_MARK)
     # Now, so that the folder of an interrupted run is recognised.
     write_mark(folder / REPRODUCE_MARK, {"command": _command(options)}, [])

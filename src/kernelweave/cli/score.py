@@ -5,11 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.cli.read import as_written
+from kernelweave.cli.samples import Samples, read_target
 from kernelweave.models.shared.learner import accuracy
 from kernelweave.views.columns import counted
+
+
+def print_score(
+    model: Any,
+    samples: Samples,
+    predicted: np.ndarray,
+    label: str | None,
+    seen: np.ndarray,
+) -> dict[str, Any]:
+    """Print the score of the predictions, if the labels are given, and return it.
+
+    Rows that the model was trained on are pointed out; if there are no others, a score
+    would say nothing about new rows, so none is given.
+    """
+    results: dict[str, Any] = {"training_rows": int(seen.sum())}
+    if seen.any():
+        verb = "was" if seen.sum() == 1 else "were"
+        which = f"{seen.sum()} of these rows {verb}"
+        which = "All of these rows were" if seen.all() else which
+        print(
+            f"  {which} used for training, where scores are too optimistic; "
+            "'kernelweave evaluate' gives honest ones."
+        )
+    if label is None:
+        print("  No score: name the column of the true labels with --label.")
+        return results
+    if samples.target is None or not samples.target.notna().any():
+        print(f"  No score: there is no label column {label!r}, or it is empty.")
+        return results
+    if seen.all():
+        print("  Their score would say nothing about new rows, so none is given.")
+        return results
+    if is_classifier(model):
+        score, words = score_classes(predicted, samples.target, model.classes_)
+    else:
+        try:
+            truth, _, _ = read_target(samples, "regression")
+        except ValueError as error:  # predictions do not need the truth
+            print(f"  No score: {error}.")
+            return results
+        known = samples.target.notna().to_numpy()
+        score, words = score_numbers(predicted[known], truth)
+    print(f"  {words}")
+    return results | score
 
 
 def score_classes(

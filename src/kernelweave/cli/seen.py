@@ -1,4 +1,4 @@
-"""Which rows of a table a saved model was trained on; its file keeps their digests."""
+"""What ``kernelweave fit`` notes in a model file; digests tell its rows from others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import numpy as np
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import Samples
 
+#: The notes of ``kernelweave fit``, and their types.
+NOTES: dict[str, type] = {
+    **dict.fromkeys(("label", "id", "groups", "task", "digests"), str),
+    "rows": int,
+    "files": list,
+}
 #: The most digests that a model file keeps, one per row and view: 3 MB.
 MOST_DIGESTS = 2**18
 
@@ -37,11 +43,25 @@ def digests(samples: Samples) -> Any:
     return found
 
 
-def written(found: Any, most: int = MOST_DIGESTS) -> str:
+def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
+    """The notes that are ours; those of a user may have any name and type."""
+    return {k: v for k, v in notes.items() if isinstance(v, NOTES.get(k, ()))}
+
+
+def digests_as_text(found: Any, most: int = MOST_DIGESTS) -> str:
     """Digests as text, of as many evenly spaced rows as there is room for."""
     n, v = found.shape
     step = -(-n * v // most)
     return base64.b64encode(found[::step].astype("<u8").tobytes()).decode("ascii")
+
+
+def training_digests(notes: dict[str, Any], n_views: int) -> Any:
+    """The digests among notes, (n, n_views); no rows if they are not ours."""
+    try:
+        raw = base64.b64decode(notes.get("digests", ""))
+        return np.frombuffer(raw, dtype="<u8").reshape(-1, n_views)
+    except ValueError:
+        return np.zeros((0, n_views), dtype="<u8")
 
 
 def were_seen(new: Any, training: Any) -> np.ndarray:
@@ -49,18 +69,13 @@ def were_seen(new: Any, training: Any) -> np.ndarray:
 
     Parameters
     ----------
-    new : ndarray of shape (m, v)
+    new, training : ndarray of shape (m, v) and (n, v)
         Digests.
-    training : ndarray of shape (n, v) or str
-        Digests, or what :func:`written` made of them.
 
     Returns
     -------
     seen : ndarray of bool of shape (m,)
     """
-    if isinstance(training, str):
-        raw = np.frombuffer(base64.b64decode(training), dtype="<u8")
-        training = raw.reshape(-1, new.shape[1])
     seen = np.zeros(len(new), dtype=bool)
     patterns, which = np.unique(new != 0, axis=0, return_inverse=True)
     for k, pattern in enumerate(patterns):

@@ -47,16 +47,16 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
         raise ValueError(f"there is no file {options.views!r}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a TOML file: {error!s:.200}") from None
-    tables = dict.fromkeys(("data", "model", "views"), _a("table", dict))
+    tables = dict.fromkeys(("data", "model", "views"), _of_type("table", dict))
     content = {table: {} for table in tables} | _checked(f"{path}", content, tables)
     for key, value in _checked(f"{path}: [data]", content["data"], DATA).items():
         if not getattr(options, key):
             setattr(options, key, value)
-    known = dict.fromkeys(parameters, _a("value", object)) | {"kernel": _kernel}
+    known = dict.fromkeys(parameters, _of_type("value", object)) | {"kernel": _kernel}
     model = _checked(f"{path}: [model]", content["model"], known)
     options.kernel = options.kernel or model.pop("kernel", None)
     options.parameters = model | options.parameters
-    views = dict.fromkeys(content["views"], _a("table", dict))
+    views = dict.fromkeys(content["views"], _of_type("table", dict))
     for name, view in _checked(f"{path}: [views]", content["views"], views).items():
         options.view_settings[name] = _checked(f"{path}: [views.{name}]", view, VIEW)
 
@@ -77,7 +77,7 @@ def _checked(
     return found
 
 
-def _a(name: str, kind: type) -> Check:
+def _of_type(name: str, kind: type) -> Check:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
             raise ValueError(f"must be a {name}, found {value!r}")
@@ -123,9 +123,9 @@ def _kernel(value: Any) -> Any:
 
 #: Keys of the table [data], which are also options, and of a table [views.NAME].
 DATA = {
-    **dict.fromkeys(("id", "label", "groups"), _a("text", str)),
+    **dict.fromkeys(("id", "label", "groups"), _of_type("text", str)),
     "task": _task,
     "drop": _names,
-    "view_prefix": _a("boolean", bool),
+    "view_prefix": _of_type("boolean", bool),
 }
 VIEW = {"columns": _names, "drop": _names, "kernel": _kernel}

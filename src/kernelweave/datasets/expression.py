@@ -19,7 +19,7 @@ from kernelweave.datasets._sources import (
     registered,
     views_bunch,
 )
-from kernelweave.exceptions import MissingDataError
+from kernelweave.exceptions import MissingDataError, require_count
 
 PROBES = "hgu95av2_probe_symbol.csv.gz"
 #: Where to obtain gene sets and probe names.
@@ -31,6 +31,10 @@ GENE_SETS = {
 }
 #: Fields that describe a subset of the samples of a series.
 SUBSET = ("!subset_type", "!subset_sample_id", "!subset_description")
+
+
+class UnknownTargetError(ValueError):
+    """A series has no subsets of the wanted kind."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def fetch_expression(
     FileNotFoundError
         If a file is missing; the message says how to get it.
     """
+    require_count(1, smallest=smallest)
     accession = re.fullmatch(r"GDS\d+", name) is not None
     if name not in CHIPS and not accession:
         raise ValueError(
@@ -252,7 +257,7 @@ def _read_series(
     if target is None and len(kinds) == 1:
         target = next(iter(kinds))
     if target not in kinds:
-        raise ValueError(
+        raise UnknownTargetError(
             f"target must be one of {', '.join(map(repr, kinds)):.300} for "
             f"{accession}; got {target!r}"
         )

@@ -65,7 +65,9 @@ def make_views(
     ((60, 15), ['view0'])
     """
     require_count(1, n_views=n_views, n_features=n_features)
-    if not 0 <= n_informative <= n_views:
+    require_count(0, n_informative=n_informative, n_classes=n_classes)
+    require_count(2, n_samples=n_samples)
+    if n_informative > n_views:
         raise ValueError(
             f"n_informative must be between 0 and n_views={n_views}; "
             f"got {n_informative!r}"
@@ -74,6 +76,8 @@ def make_views(
         raise ValueError(
             f"n_classes must be between 2 and n_samples={n_samples}; got {n_classes!r}"
         )
+    if not np.isfinite(separation):
+        raise ValueError(f"separation must be a finite number; got {separation!r}")
     rng = check_random_state(random_state)
     target = rng.permutation(np.arange(n_samples) % n_classes)
     blocks = {}

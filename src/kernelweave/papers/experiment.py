@@ -192,15 +192,11 @@ def read_paper(
         part: str, rows: Any, split: Any, columns: Columns, draw: Any = None
     ) -> Experiment:
         entry = content[part]
-        parts = {
-            "measures": tuple(Measure(**measure) for measure in entry["measures"]),
-            "published": _cells(
-                entry.pop("published", {}), entry.pop("deviations", {})
-            ),
-            "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
-        }
+        entry["measures"] = tuple(Measure(**measure) for measure in entry["measures"])
+        entry["claims"] = tuple(claim(**told) for told in entry.get("claims", ()))
+        published = _cells(entry.pop("published", {}), entry.pop("deviations", {}))
         how = {"rows": rows, "split": split, "columns": columns, "draw": draw}
-        return Experiment(**{**entry, **parts, **how, "key": part})
+        return Experiment(part, published=published, **how, **entry)
 
     found = tuple(experiment(part, *how) for part, how in computed.items())
     return Paper(key, content["reference"], found)

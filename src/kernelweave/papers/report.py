@@ -178,13 +178,19 @@ def _wide_table(results: Results, cells: list[Cell]) -> str:
     return "\n".join(lines)
 
 
-def insert_markdown(page: Path, text: str) -> None:
-    """Replace everything after :data:`MARK` on a page."""
+def kept_text(page: Path) -> str:
+    """What stays on a page: everything up to :data:`MARK`."""
     before, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{page} has no line {MARK.strip()!r} to write after")
+    return before + mark
+
+
+def insert_markdown(page: Path, text: str) -> None:
+    """Replace everything after :data:`MARK` on a page."""
+    whole = f"{kept_text(page)}\n{text}"
     with written_whole(page) as file:
-        file.write((before + mark + "\n" + text).encode())
+        file.write(whole.encode())
 
 
 def write_csv(folder: Path, results: Results) -> list[Path]:

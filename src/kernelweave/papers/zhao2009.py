@@ -40,6 +40,7 @@ from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import fetch_expression
+from kernelweave.datasets.expression import UnknownTargetError
 from kernelweave.exceptions import MissingDataError
 from kernelweave.kernels import RBF
 from kernelweave.models import (
@@ -192,7 +193,7 @@ def series(name: str, gene_sets: str | None) -> Bunch:
                 f"{error}; the paper's choice of genes and of 15 pathways is not "
                 "published, so a row of ours has the pathways of the other sets"
             ) from None
-        except ValueError:  # there are no subsets of this kind
+        except UnknownTargetError:
             continue
         if len(bunch.target_names) == number:
             return bunch

@@ -107,9 +107,14 @@ def transduction_bound(
         raise ValueError("complexity is for learned kernels: set learned_kernel=True")
     if complexity is not None and not complexity > 0:
         raise ValueError(f"complexity must be > 0, got {complexity!r}")
-    margins = _margins(decision, labels)
-    n = len(margins)
-    cost = float(np.mean(np.clip(1.0 - margins / gamma, 0.0, 1.0)))
+    f = to_numpy(decision).astype(np.float64)
+    y, n = checked_signs(labels, len(f), "labels", ndim=1), len(f)
+    if f.ndim != 1 or not np.all(np.isfinite(f)):
+        raise ValueError(
+            f"decision must be {n} finite numbers; got an array of the shape {f.shape} "
+            f"with {int(np.sum(~np.isfinite(f)))} NaN or infinite values"
+        )
+    cost = float(np.mean(np.clip(1.0 - y * f / gamma, 0.0, 1.0)))
 
     def bound(constant: float, largest: float) -> float:
         size = trace * largest if learned_kernel else trace
@@ -231,15 +236,3 @@ def bound_of_model(
         learned_kernel=True,
         complexity=complexity,
     )
-
-
-def _margins(decision: Array, labels: Array) -> np.ndarray:
-    """``y_i f_i``, (n,)."""
-    f = to_numpy(decision).astype(np.float64)
-    y = checked_signs(labels, len(f), "labels", ndim=1)
-    if f.ndim != 1 or not np.all(np.isfinite(f)):
-        raise ValueError(
-            f"decision must be {len(y)} finite numbers; got an array of the shape "
-            f"{f.shape} with {int(np.sum(~np.isfinite(f)))} NaN or infinite values"
-        )
-    return y * f
