@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -56,6 +56,26 @@ def defaults_of(kind: type) -> dict[str, Any]:
     names = BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
     parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
     return {name: p.default for name, p in parameters.items() if name in names}
+
+
+def key_of(value: Any) -> Hashable:
+    """A hashable key, equal for kernels, transformers or parameters that are equal."""
+    if isinstance(value, list | tuple):
+        return tuple(map(key_of, value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        params = value.get_params(deep=False)
+        return type(value), tuple(
+            (name, key_of(params[name])) for name in sorted(params)
+        )
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return id(value) if is_array(value) else value
 
 
 class Kernel(BaseEstimator):
@@ -114,9 +134,9 @@ class Kernel(BaseEstimator):
         kind: Any = type(self)
         params = self.get_params(deep=False)
         shown = [
-            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+            f"{name}={_brief(params[name])}"
             for name, default in defaults_of(kind).items()
-            if (value := params[name]) != default
+            if key_of(params[name]) != key_of(default)
         ]
         return f"{kind.__name__}({', '.join(shown)})"
 
@@ -124,7 +144,7 @@ class Kernel(BaseEstimator):
         """Kernels are equal if they have the same class and equal parameters."""
         if type(self) is not type(other):
             return NotImplemented
-        return self.get_params(deep=False) == other.get_params(deep=False)
+        return key_of(self) == key_of(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -186,9 +206,9 @@ class Kernel(BaseEstimator):
             In the namespace and floating dtype of the input; exactly symmetric if Z is
             None.
         """
-        X = _as_rows(X)
+        X = self._as_rows(X)
         if Z is not None:
-            Z = _as_rows(Z)
+            Z = self._as_rows(Z)
             if X.shape[1] != Z.shape[1]:
                 raise ValueError(f"X has {X.shape[1]} columns, but Z has {Z.shape[1]}.")
             if issparse(X) != issparse(Z):
@@ -201,16 +221,26 @@ class Kernel(BaseEstimator):
                 X, Z = as_float(X, dtype), as_float(Z, dtype)
         return self.resolve(X if Z is None else Z).gram(X, Z)
 
+    def _as_rows(self, X: Any) -> Array:
+        X = csr_array(X) if issparse(X) else X if is_array(X) else np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
+        values = X.data if issparse(X) else X
+        xp = namespace(values)
+        if xp.isdtype(values.dtype, "complex floating"):
+            raise ValueError("A kernel needs real numbers; found complex ones.")
+        if not xp.isdtype(values.dtype, "real floating"):
+            X, values = as_float(X, xp.float64), as_float(values, xp.float64)
+        if not (self.takes_columns or bool(xp.all(xp.isfinite(values)))):
+            raise ValueError("A kernel needs finite numbers; found NaN or infinity.")
+        return X
 
-def _as_rows(X: Any) -> Array:
-    if issparse(X):
-        X = csr_array(X)
-        return X if X.dtype.kind == "f" else X.astype(np.float64)
-    X = X if is_array(X) else np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
-    xp = namespace(X)
-    return X if xp.isdtype(X.dtype, "real floating") else as_float(X, xp.float64)
+
+def _brief(value: Any) -> str:
+    """The value of a parameter, for tables."""
+    if is_array(value):
+        return f"array of shape {tuple(value.shape)}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def check_parameter(

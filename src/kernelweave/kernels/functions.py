@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -243,8 +244,16 @@ class CallableKernel(Kernel):
 
     @property
     def label(self) -> str:
-        """The name of the function."""
-        return str(getattr(self.function, "__name__", self.function))
+        """The name of the function or, for another object, of its class."""
+        function, fixed = self.function, ""
+        while isinstance(function, partial):
+            own = [*map(repr, function.args)]
+            own += [
+                f"{name}={value!r:.20}" for name, value in function.keywords.items()
+            ]
+            function, fixed = function.func, f"({', '.join(own)}){fixed}"
+        name = getattr(function, "__name__", type(function).__name__)
+        return f"{name}{fixed}"
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
@@ -485,6 +494,8 @@ class Pipe(Piped, Kernel):
         The kernel, or kernels, on the transformed features. The kernels of a list share
         the fitted transformer and their base matrices.
     """
+
+    takes_columns = True
 
     def __init__(self, transformer: Any, kernel: Any) -> None:
         self.transformer = transformer

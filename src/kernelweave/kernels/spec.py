@@ -17,13 +17,12 @@ from kernelweave._array import (
     Array,
     at_home,
     detached,
-    is_array,
     largest_of,
     namespace,
     to_numpy,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.base import Kernel, base_matrix, guarded
+from kernelweave.kernels.base import Kernel, base_matrix, guarded, key_of
 from kernelweave.kernels.encoding import (
     NUMBER,
     ONE_HOT,
@@ -313,7 +312,7 @@ def warn_twins(views: list[View], positions: list[list[int]]) -> None:
             named = isinstance(kernel, str) and kernel == "auto"
             any_order = named or type(kernel) in KERNELS.values()
             place = tuple(sorted(columns) if any_order else columns)
-            owners.setdefault((place, _key(kernel)), {})[view.name] = None
+            owners.setdefault((place, key_of(kernel)), {})[view.name] = None
     groups = dict.fromkeys(tuple(names) for names in owners.values() if len(names) > 1)
     if groups:
         which = "; ".join(" and ".join(map(repr, names)) for names in groups)
@@ -420,24 +419,6 @@ def _single(spec: Any) -> Iterator[Any]:
             yield Pipe(spec.transformer, kernel)
     else:
         yield KERNELS[spec]() if isinstance(spec, str) and spec in KERNELS else spec
-
-
-def _key(value: Any) -> Hashable:
-    """A hashable key, equal for kernels, transformers or parameters that are equal."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_key, value))
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        params = value.get_params(deep=False)
-        return type(value), tuple((name, _key(params[name])) for name in sorted(params))
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return id(value) if is_array(value) else value
 
 
 #: How many times the typical size of its column an entry may be, per precision in bits.

@@ -89,12 +89,10 @@ def validate_precomputed(
     shape = tuple(K.shape)
     if K.ndim == 2:
         K = namespace(K).expand_dims(K, axis=2)
-    _check_entries(K, allow_nan)
     if reset:
         _check_square(shape)
     elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
-    validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     p = K.shape[2]
     names = names or [f"kernel_{index}" for index in range(p)]
     if len(names) != p and not reset:
@@ -108,6 +106,8 @@ def validate_precomputed(
             f"views names {len(names)} precomputed kernels, {some(map(repr, names))}; "
             f"found {p} in X of shape {shape}. Give one name per kernel."
         )
+    _check_entries(K, names, allow_nan)
+    validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     return K, names
 
 
@@ -212,7 +212,7 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
     )
 
 
-def _check_entries(K: Array, allow_nan: bool) -> None:
+def _check_entries(K: Array, names: list[str], allow_nan: bool) -> None:
     xp = namespace(K)
     chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
     # One test for all chunks, so that a GPU does not synchronise after each of them.
@@ -227,7 +227,7 @@ def _check_entries(K: Array, allow_nan: bool) -> None:
             value = float(part[i, j, kernel])
             raise ValueError(
                 f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: "
-                f"precomputed kernel {kernel} holds {value} at position "
+                f"precomputed kernel {names[kernel]!r} holds {value} at position "
                 f"({rows.start + i}, {j}). Recompute it, or drop the row and column of "
                 "the affected sample."
             )

@@ -39,6 +39,7 @@ from kernelweave.kernels.centering import (
     center_and_scale,
     center_in_place,
 )
+from kernelweave.kernels.checks import checked_stack
 from kernelweave.protocols import Bank, FoldKernels
 
 #: Rows that show which kernels are nothing like the identity.
@@ -384,11 +385,7 @@ class DenseBank(KernelBank):
     """
 
     def __init__(self, stack: Array, names: list[str] | None = None) -> None:
-        if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
-            raise ValueError(
-                "a DenseBank takes an array of shape (p, n, n); "
-                f"got shape {tuple(stack.shape)}"
-            )
+        stack = checked_stack(stack)
         super().__init__(stack, stack.shape[0], stack.shape[1], names)
         self.stack = stack
 
@@ -403,8 +400,7 @@ class DenseBank(KernelBank):
         names : sequence of str, optional
             One name per kernel.
         """
-        given = cls(kernels, names)  # which checks the shape
-        return cls(center_and_scale(given.stack), given.names)
+        return cls(center_and_scale(kernels), names)
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), a view of the bank's memory."""

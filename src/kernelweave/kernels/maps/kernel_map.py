@@ -619,9 +619,10 @@ class KernelMap(FittedMap):
         if self.psd == "trust":
             return 0.0
         gram, title = bank.kernel(j), f"kernel {i} ({self.names[i]!r})"
-        before = float(gram[0, 0])
+        before, centering = float(gram[0, 0]), self.centerings[i]
+        blur, level = lost_in_centring(gram, centering), self._level(centering)
         try:
-            _, remark = ensure_psd(gram, title, "error")
+            _, remark = ensure_psd(gram, title, "error", blur, level)
         except ValueError as error:
             if self.psd == "error":
                 raise
@@ -663,14 +664,22 @@ class KernelMap(FittedMap):
             self.remarks.append(
                 f"{title}: centring cancelled {lost:.0f} of the {digits:.0f} digits of "
                 f"its entries, and its eigenvalues are known to within {blur:.0e} at "
-                f"trace {slot.shape[0]}; subtract a constant from the features, or "
-                "from the kernel before it is rounded"
+                f"trace {slot.shape[0] * centering.level:.6g}; subtract a constant "
+                "from the features, or from the kernel before it is rounded"
             )
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            projector, remark = ensure_psd(slot, title, self.psd, blur)
+            level = self._level(centering)
+            projector, remark = ensure_psd(slot, title, self.psd, blur, level)
             centering = dataclasses.replace(centering, projector=projector)
+            if projector is not None and self.standard.scale is None:
+                trace = float(namespace(slot).linalg.trace(slot))
+                centering = dataclasses.replace(centering, level=trace / len(slot))
             self.remarks += [remark] if remark else []
         return centering
+
+    def _level(self, centering: Centering) -> float | None:
+        """The mean eigenvalue of a kernel whose scale is kept when it is clipped."""
+        return None if self.standard.scale == "trace" else centering.level
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:
         """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name the largest row.
