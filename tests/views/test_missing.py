@@ -148,7 +148,7 @@ def test_single_value_is_named(stack):
     with pytest.raises(ValueError, match=r"'kernel_0' holds nan at position \(3, 6\)"):
         read_kernels(Model(), stack, reset=True)
     stack[3, 6, 0] = np.inf
-    with pytest.raises(ValueError, match=r"infinity.*kernel 0.*\(3, 6\)"):
+    with pytest.raises(ValueError, match=r"infinity.*'kernel_0'.*\(3, 6\)"):
         read_kernels(Model(), stack, reset=True)
 
 
