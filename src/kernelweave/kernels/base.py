@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -167,13 +167,6 @@ class Kernel(BaseEstimator):
     def from_base(self, base: Array) -> Array:
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
-
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base` in ``out`` (n, m), if given, without other memory."""
-        if out is None:
-            return self.from_base(base)
-        out[...] = self.from_base(base)
-        return out
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
@@ -369,9 +362,10 @@ def _distances(
     """Turn ``-2 x'z`` (n, m) into squared distances, in place.
 
     ``norms`` (n,) and ``norms_z`` (m,) are squared lengths; ``same`` says that the rows
-    are compared with themselves. Entries (i, j) and (j, i) are computed alike.
+    are compared with themselves. Distances up to rounding count as zero. Entries (i, j)
+    and (j, i) are computed alike.
     """
-    rounding = _rounding(n_columns, D)
+    rounding = (ROUNDED_DISTANCE + n_columns**0.5) * eps(D)
     for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D, CACHE_ENTRIES)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
@@ -394,11 +388,6 @@ def _distances(
     return D
 
 
-def _rounding(n_columns: int, D: Array) -> float:
-    """Distances up to this times the sum of both squared lengths count as zero."""
-    return (ROUNDED_DISTANCE + n_columns**0.5) * eps(D)
-
-
 class PairwiseRows:
     """:func:`base_matrix` between any of the same rows, one tile after another.
 
@@ -413,32 +402,18 @@ class PairwiseRows:
     """
 
     def __init__(self, base: str, X: Array) -> None:
-        self.base, self.norms = base, None
+        self.base, self.norms = base, None  # the squared lengths of the rows
         if base == "chi2":
             _check_nonnegative(X)  # here, where the number of a row is known
         if base == "sqeuclidean":
             X, self.norms = _about(X, _middle(X))
         self.X = X
 
-    @cached_property
-    def _factors(self) -> tuple[Array, Array] | None:
-        """Rows ``(-2x, |x|^2, 1)`` and ``(z, 1, |z|^2)``, whose products are distances.
-
-        Passes over a tile take longer than its products.
-        """
-        if self.norms is None or issparse(self.X):
-            return None
-        xp, norms = namespace(self.X), self.norms[:, None]
-        ones = norms * 0.0 + 1.0
-        left = xp.concat([self.X * -2.0, norms, ones], axis=1)
-        return left, xp.concat([self.X, ones, norms], axis=1)
-
     def restrict(self, rows: np.ndarray) -> PairwiseRows:
         """Only the rows with these indices."""
         part = copy.copy(self)
         part.X = select_rows(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
-        part.__dict__.pop("_factors", None)
         return part
 
     @property
@@ -453,19 +428,10 @@ class PairwiseRows:
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
-        if self.norms is None or other.norms is None:
+        if self.norms is None:
             return base_matrix(self.base, X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
-        if same or self._factors is None or other._factors is None:
-            D = _negative_dot(X, Z)
-            return _distances(D, norms, norms_z, X.shape[1], same)
-        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
-        # Few tiles have rows as close as rounding: the others are left as they are.
-        xp, rounding = namespace(D), _rounding(X.shape[1], D)
-        near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
-        if float(xp.min(D)) <= near:
-            D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
-        return D
+        return _distances(_negative_dot(X, Z), norms, norms_z, X.shape[1], same)
 
     def against_all(self, rows: slice, out: np.ndarray) -> None:
         """Write some rows against all of them to ``out`` (r, n).
@@ -522,11 +488,8 @@ class KernelGroup:
     def tile(
         self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Kernels (r, c) between some rows and some rows, of ``other`` if given.
-
-        Each may be overwritten by the next.
-        """
-        theirs, base, out = None if other is None else other.rows, None, None
+        """Kernels (r, c) between some rows and some rows, of ``other`` if given."""
+        theirs, base = None if other is None else other.rows, None
         for i, kernel in self.kernels:
             with guarded(self.view):
                 if not isinstance(self.rows, PairwiseRows):
@@ -534,8 +497,7 @@ class KernelGroup:
                 else:
                     if base is None:
                         base = self.rows.tile(rows, columns, theirs)
-                        out = np.empty_like(base) if is_numpy(base) else None
-                    gram = kernel._into(base, out)
+                    gram = kernel.from_base(base)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -563,7 +525,7 @@ class KernelGroup:
             base = np.empty((rows.stop - rows.start, n), stack.dtype)
             self.rows.against_all(rows, base)
             for i, kernel in self.kernels:
-                kernel._into(base, stack[i, rows, :n])
+                stack[i, rows, :n] = kernel.from_base(base)
 
         parts = row_chunks(n, n, CACHE_ENTRIES)
         each_in_threads(write, parts, len(self.kernels) * n * n)
