@@ -402,7 +402,8 @@ class PairwiseRows:
     """
 
     def __init__(self, base: str, X: Array) -> None:
-        self.base, self.norms = base, None  # the squared lengths of the rows
+        self.base = base
+        self.norms: Array | None = None  # the squared lengths of the rows
         if base == "chi2":
             _check_nonnegative(X)  # here, where the number of a row is known
         if base == "sqeuclidean":
@@ -428,7 +429,7 @@ class PairwiseRows:
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
-        if self.norms is None:
+        if self.norms is None or other.norms is None:
             return base_matrix(self.base, X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
         return _distances(_negative_dot(X, Z), norms, norms_z, X.shape[1], same)

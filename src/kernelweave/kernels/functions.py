@@ -618,6 +618,8 @@ def needs_targets(transformer: Any) -> bool:
 
     Its tags say so, except for selections of columns, which may not need y.
     """
+    if isinstance(transformer, type):
+        return False
     if isinstance(transformer, Pipeline):
         return any(needs_targets(step) for _, step in transformer.steps)
     if isinstance(transformer, SelectorMixin):

@@ -57,12 +57,12 @@ from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
     detached_block,
-    features_path,
     gram_stack,
     name_largest,
     remarks_of,
     resolve_kernels,
     settle,
+    sharing,
 )
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, numbered, with_names
@@ -196,15 +196,15 @@ class FeatureSource:
         for i, (view, kernel) in enumerate(self.places):
             if view != v:
                 continue
-            core, path = kernel.core, features_path(kernel)
+            path, base = key = sharing(kernel)
             with guarded(name):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
-                if (path, core.base) not in groups:
+                if key not in groups:
                     rows = features[path]
-                    rows = rows if core.base is None else PairwiseRows(core.base, rows)
-                    groups[path, core.base] = KernelGroup(rows, [], name)
-            groups[path, core.base].kernels.append((i, core))
+                    rows = rows if base is None else PairwiseRows(base, rows)
+                    groups[key] = KernelGroup(rows, [], name)
+            groups[key].kernels.append((i, kernel.core))
         return list(groups.values())
 
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
@@ -415,19 +415,18 @@ class FittedMap:
     def require_active(self) -> None:
         """Refuse kernels none of which varies."""
         if not self.active:
-            raise nothing_varies()
+            raise NothingVariesError
 
 
 class NothingVariesError(ValueError):
     """All kernels are constant, so no model is better than one without views."""
 
-
-def nothing_varies() -> NothingVariesError:
-    """The error of kernels that are all constant."""
-    return NothingVariesError(
-        "every kernel is constant on the training rows, so there is nothing to learn "
-        "from; check the features"
-    )
+    def __init__(
+        self,
+        message: str = "every kernel is constant on the training rows, so there is "
+        "nothing to learn from; check the features",
+    ) -> None:
+        super().__init__(message)
 
 
 class KernelMap(FittedMap):
