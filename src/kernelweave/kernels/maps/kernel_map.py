@@ -412,6 +412,18 @@ class FittedMap:
         full[self.active] = weights
         return full
 
+    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+        """The rows, one chunk at a time, in the form in which they were given."""
+        raise NotImplementedError
+
+    def in_chunks(self, rows: Any, work: Callable[[Any, int], Array]) -> Array:
+        """What ``work`` makes of each chunk and its number of rows, (m, ...)."""
+        parts = []
+        for part, piece in self.pieces(rows):
+            with numbered(part.start):
+                parts.append(work(piece, part.stop - part.start))
+        return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+
     def require_active(self) -> None:
         """Refuse kernels none of which varies."""
         if not self.active:
@@ -709,29 +721,30 @@ class KernelMap(FittedMap):
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        pieces = list(self.pieces(rows))
-        given, coef = coef, self._there(coef)
-        out = zeros((pieces[-1][0].stop, coef.shape[1]), coef)
-        for part, piece in pieces:
-            with numbered(part.start):
-                if weights.ndim == 1:
-                    out[part, :] = self._sum(piece, weights, lengths=False)[0] @ coef
-                    continue
-                for _, term in self._terms(piece, weights, coef):
-                    out[part, :] += term
-        return self._back(out, given)
+        there = self._there(coef)
+
+        def work(piece: Any, m: int) -> Array:
+            if weights.ndim == 1:
+                return self._sum(piece, weights, lengths=False)[0] @ there
+            out = zeros((m, coef.shape[1]), there)
+            for _, term in self._terms(piece, weights, there):
+                out += term
+            return out
+
+        return self._back(self.in_chunks(rows, work), coef)
 
     def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
-        pieces = list(self.pieces(rows))
-        given, coef = coef, self._there(coef)
-        out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
-        for part, piece in pieces:
-            with numbered(part.start):
-                for i, term in self._terms(piece, shared, coef):
-                    out[part, i, :] = term
-        return self._back(out, given)
+        there, p = self._there(coef), len(self.names)
+
+        def work(piece: Any, m: int) -> Array:
+            out = zeros((m, p, coef.shape[1]), there)
+            for i, term in self._terms(piece, shared, there):
+                out[:, i, :] = term
+            return out
+
+        return self._back(self.in_chunks(rows, work), coef)
 
     def _terms(
         self, rows: Any, weights: np.ndarray, coef: Array
