@@ -395,13 +395,13 @@ class PairwiseRows:
 
     Parameters
     ----------
-    base : {"dot", "sqeuclidean", "l1", "chi2"}
-        As in :func:`base_matrix`.
-    X : array of shape (n, d)
+    base : {"dot", "sqeuclidean", "l1", "chi2"} or None
+        As in :func:`base_matrix`; None for rows whose kernels share no matrix.
+    X : array, sparse array or Columns of shape (n, d)
         Rows, floating.
     """
 
-    def __init__(self, base: str, X: Array) -> None:
+    def __init__(self, base: str | None, X: Array) -> None:
         self.base = base
         self.norms: Array | None = None  # the squared lengths of the rows
         if base == "chi2":
@@ -430,7 +430,7 @@ class PairwiseRows:
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
         if self.norms is None or other.norms is None:
-            return base_matrix(self.base, X, Z)
+            return base_matrix(str(self.base), X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
         return _distances(_negative_dot(X, Z), norms, norms_z, X.shape[1], same)
 
@@ -443,7 +443,7 @@ class PairwiseRows:
         X = self.X[rows]
         if self.norms is None:
             same = X.shape[0] == self.X.shape[0]
-            out[...] = base_matrix(self.base, X, None if same else self.X)
+            out[...] = base_matrix(str(self.base), X, None if same else self.X)
             return
         np.matmul(X * -2.0, self.X.T, out=out)
         _distances(out, self.norms[rows], self.norms, X.shape[1], same=False)
@@ -464,41 +464,40 @@ def guarded(view: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KernelGroup:
-    """Kernels on the same rows that share the matrix ``base``, or none.
+    """Kernels on the same rows that share a matrix, or none.
 
     Attributes
     ----------
-    rows : PairwiseRows or array of shape (n, d)
-        The rows after all transformers; an array if the kernels share no matrix.
+    rows : PairwiseRows
+        The rows after all transformers, and the matrix that the kernels share.
     kernels : list of (int, Kernel)
         The number of each kernel in the bank, and the kernel itself.
     view : str
         The name of the view, for messages.
     """
 
-    rows: Any
+    rows: PairwiseRows
     kernels: list[tuple[int, Kernel]]
     view: str
 
     def restrict(self, rows: np.ndarray) -> KernelGroup:
         """Only the rows with these indices."""
-        shared = isinstance(self.rows, PairwiseRows)
-        own = self.rows.restrict(rows) if shared else select_rows(self.rows, rows)
-        return replace(self, rows=own)
+        return replace(self, rows=self.rows.restrict(rows))
 
     def tile(
         self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
         """Kernels (r, c) between some rows and some rows, of ``other`` if given."""
-        theirs, base = None if other is None else other.rows, None
+        theirs = None if other is None else other.rows
+        with guarded(self.view):
+            shared = self.rows.base is not None
+            base = self.rows.tile(rows, columns, theirs) if shared else None
         for i, kernel in self.kernels:
             with guarded(self.view):
-                if not isinstance(self.rows, PairwiseRows):
-                    gram = self._gram(kernel, rows, columns, theirs)
-                else:
-                    if base is None:
-                        base = self.rows.tile(rows, columns, theirs)
+                if shared:
                     gram = kernel.from_base(base)
+                else:
+                    gram = self._gram(kernel, rows, columns, theirs)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -509,14 +508,13 @@ class KernelGroup:
         the rows of a matrix takes longer than computing its exponentials again.
         """
         with guarded(self.view):
-            shared, n = self.rows, self.rows.shape[0]
-            if isinstance(self.rows, PairwiseRows):
-                if is_numpy(self.rows.X):
-                    self._fill_in_cache(stack)
-                    return
-                shared = base_matrix(self.rows.base, self.rows.X)
+            base, shared, n = self.rows.base, self.rows.X, self.rows.shape[0]
+            if base is not None and is_numpy(shared):
+                self._fill_in_cache(stack)
+                return
+            shared = shared if base is None else base_matrix(base, shared)
             for i, kernel in self.kernels:
-                own = kernel.gram if kernel.base is None else kernel.from_base
+                own = kernel.gram if base is None else kernel.from_base
                 stack[i, :n, :n] = own(shared)
 
     def _fill_in_cache(self, stack: np.ndarray) -> None:
@@ -532,12 +530,12 @@ class KernelGroup:
         each_in_threads(write, parts, len(self.kernels) * n * n)
 
     def _gram(
-        self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None
+        self, kernel: Kernel, rows: slice, columns: slice, theirs: PairwiseRows | None
     ) -> Array:
         """A kernel (r, c) that shares no matrix with others."""
         same = theirs is None and rows == columns
         theirs = self.rows if theirs is None else theirs
-        X, Z = self.rows[rows, :], None if same else theirs[columns, :]
+        X, Z = self.rows.X[rows, :], None if same else theirs.X[columns, :]
         gram = kernel.gram(X, Z)
         if kernel.psd:  # symmetric by definition: half the work
             return gram

@@ -201,8 +201,7 @@ class FeatureSource:
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
                 if key not in groups:
-                    rows = features[path]
-                    rows = rows if base is None else PairwiseRows(base, rows)
+                    rows = PairwiseRows(base, features[path])
                     groups[key] = KernelGroup(rows, [], name)
             groups[key].kernels.append((i, kernel.core))
         return list(groups.values())
