@@ -25,9 +25,9 @@ from kernelweave.kernels import (
     Standardizer,
 )
 from kernelweave.kernels.banks import lazy
-from kernelweave.kernels.base import PairwiseRows
 from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.base import PairwiseRows
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FASTER_FROM,
