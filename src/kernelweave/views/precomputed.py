@@ -89,12 +89,15 @@ def validate_precomputed(
     shape = tuple(K.shape)
     if K.ndim == 2:
         K = namespace(K).expand_dims(K, axis=2)
+    p = K.shape[2]
+    standard = [f"kernel_{index}" for index in range(p)]
+    names = names or standard
+    _check_entries(K, names if len(names) == p else standard, allow_nan)
     if reset:
         _check_square(shape)
     elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
-    p = K.shape[2]
-    names = names or [f"kernel_{index}" for index in range(p)]
+    validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     if len(names) != p and not reset:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on "
@@ -106,8 +109,6 @@ def validate_precomputed(
             f"views names {len(names)} precomputed kernels, {some(map(repr, names))}; "
             f"found {p} in X of shape {shape}. Give one name per kernel."
         )
-    _check_entries(K, names, allow_nan)
-    validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     return K, names
 
 
