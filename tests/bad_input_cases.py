@@ -1364,7 +1364,7 @@ for value in (np.nan, np.inf, -np.inf):
         f"{value} in a kernel",
         stack(at(value, 7, 2, 1)),
         f"holds {value}",
-        "precomputed kernel 1 holds",
+        "precomputed kernel 'kernel_1' holds",
         "Recompute it",
     )
 add(
@@ -2339,14 +2339,14 @@ add(
     "NaN in a new kernel",
     new(at(np.nan, 7, 2, 1), stack()),
     "holds nan",
-    "precomputed kernel 1 holds nan at position (7, 2)",
+    "precomputed kernel 'kernel_1' holds nan at position (7, 2)",
     "Recompute it",
 )
 add(
     "infinity in a new kernel",
     new(at(np.inf, 7, 2, 1), stack()),
     "holds inf",
-    "precomputed kernel 1 holds inf at position (7, 2)",
+    "precomputed kernel 'kernel_1' holds inf at position (7, 2)",
     "Recompute it",
 )
 

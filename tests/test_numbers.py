@@ -27,6 +27,7 @@ from kernelweave import (
 from kernelweave._array import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 from kernelweave.kernels.features.recipe import far_origin
+from kernelweave.kernels.moments import CHUNK_ROWS
 
 ESTIMATORS = kinds()
 every_estimator = pytest.mark.parametrize("make", ESTIMATORS)
@@ -403,6 +404,21 @@ def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     )
     with pytest.raises(ValueError, match=message):
         outputs(model, far)
+
+
+def test_rows_are_counted_from_the_chunk_of_features_too(rng):
+    """Also where folds have put the rows of a chunk in another order."""
+    n, views = CHUNK_ROWS["cpu"], [("all", Polynomial(gamma=1.0), slice(None))]
+    model = MultipleKernelFDA(views, features="exact", alpha=0.1, cv=3)
+    X, y = rng.normal(size=(n + 100, 2)), rng.integers(2, size=n + 100)
+    X[n + 70, 1] = 1e90
+    where = r"portion that starts at row {:,} .* row {}, column 1 holds 1e\+90"
+    with pytest.raises(ValueError, match=where.format(n, 70)):
+        model.fit(iter([(X, y)]))
+    model.fit(iter([(X[:n], y[:n])]))
+    model.kernel_map_.chunk_entries = 1000 * model.kernel_map_.row_size
+    with pytest.raises(ValueError, match=where.format(8000, n + 70 - 8000)):
+        model.predict(X)
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS[1:4], ids=str)

@@ -39,6 +39,20 @@ def test_from_kernels_centres_a_copy(rng, xp_backend):
         DenseBank.from_kernels(given[0, :, :])
 
 
+def test_integers_and_lists_become_floats(rng):
+    links = (rng.uniform(size=(2, 6, 6)) < 0.4).astype(int)
+    links = links @ links.transpose(0, 2, 1)
+    expected = center_and_scale(links.astype(float), np.arange(1.0, 7.0))
+    for given in (links, links.tolist()):
+        weighted = center_and_scale(given, [1, 2, 3, 4, 5, 6])
+        np.testing.assert_array_equal(weighted, expected)
+        assert DenseBank.from_kernels(given).stack.dtype == np.float64
+    with pytest.raises(ValueError, match=r"\(p, n, n\); got shape \(6, 6\)"):
+        center_and_scale(links[0])
+    with pytest.raises(ValueError, match="one per row; got"):
+        center_and_scale(links, [1.0, 2.0])
+
+
 @SHAPES
 @DTYPES
 def test_combine(p, n, k, dtype, rng, xp_backend):

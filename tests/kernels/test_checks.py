@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelweave import KernelFDA
+from kernelweave import KernelFDA, MultipleKernelSVC
 from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.dependence import hsic
@@ -63,14 +63,6 @@ def test_rounding_of_single_precision_is_larger(rng, xp_backend):
         warnings.simplefilter("error")
         projector, _ = ensure_psd(given, "k", "error")
     assert projector is None
-
-
-def test_a_narrow_kernel_takes_no_factorisation(rng, xp_backend, monkeypatch):
-    places = rng.permutation(N)  # rows at a distance of at least one
-    K = xp_backend.asarray(np.exp(-5.0 * (places[:, None] - places) ** 2))
-    center_in_place(K)
-    monkeypatch.setattr("kernelweave.kernels.checks.cholesky", pytest.fail)
-    assert ensure_psd(K, "k", "error") == (None, None)
 
 
 @pytest.mark.parametrize("size", [0.01, 0.5, 3.0])
@@ -162,3 +154,32 @@ def test_rounding_of_single_precision_is_no_asymmetry(take, rng):
     bent[3, 5] += 1e-2 * np.max(K)
     with pytest.raises(ValueError, match=r"is not symmetric: entry \((3, 5|5, 3)\)"):
         take(bent)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_rounding_is_measured_by_the_scale_of_a_kernel(unit, rng):
+    for lowest in (-1e-8, -1e-3):
+        G = with_lowest(rng, lowest)
+        given = unit * G
+        if lowest < -1e-6:
+            with pytest.raises(ValueError, match="not positive semidefinite"):
+                ensure_psd(given, "k", "error", level=unit)
+        else:
+            _, remark = ensure_psd(given, "k", "error", level=unit)
+            assert "within rounding" in remark
+            assert np.linalg.eigvalsh(given)[0] > -1e-12 * unit
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e3])
+def test_a_kernel_that_is_not_scaled_keeps_its_unit_when_it_is_clipped(unit, rng):
+    K, y = rng.normal(size=(N, N)), np.arange(N) % 2
+    K = K + K.T + 3.0 * np.eye(N)
+    found = []
+    for u in (1.0, unit):
+        model = MultipleKernelSVC("precomputed", scale=None, psd="clip", C=0.1 / u)
+        with pytest.warns(KernelWarning, match="was indefinite"):
+            model.fit(u * K, y)
+        found.append(model.decision_function(u * K))
+    assert_allclose(found[1], found[0], atol=1e-6)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        MultipleKernelSVC("precomputed", scale=None).fit(unit * K, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import re
 import tracemalloc
@@ -18,6 +19,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso
 from sklearn.metrics import pairwise
 from sklearn.pipeline import make_pipeline
@@ -360,6 +362,16 @@ def test_unresolved_kernels_take_reference_rows():
 # ---- objects ----------------------------------------------------------------------
 
 
+class Weighted(Kernel):
+    """A kernel with an array among its parameters."""
+
+    def __init__(self, scales=None):
+        self.scales = scales
+
+    def gram(self, X, Z=None):
+        return (X * self.scales) @ (X if Z is None else Z).T
+
+
 def test_labels():
     assert Linear().label == "Linear()"
     assert RBF().label == "RBF()"
@@ -367,6 +379,10 @@ def test_labels():
     assert Polynomial(degree=2, coef0=0.0).label == "Polynomial(degree=2, coef0=0)"
     assert Pipe(PCA(2), RBF(0.5)).label == "PCA > RBF(gamma=0.5)"
     assert CallableKernel(pairwise.rbf_kernel).label == "rbf_kernel"
+    narrow = functools.partial(pairwise.rbf_kernel, gamma=9.0)
+    assert CallableKernel(narrow).label == "rbf_kernel(gamma=9.0)"
+    assert CallableKernel(Weighted(np.ones(2))).label == "Weighted"
+    assert Weighted(np.ones(2)).label == "Weighted(scales=array of shape (2,))"
 
 
 def test_parameters_are_those_of_the_constructor():
@@ -389,12 +405,28 @@ def test_parameters_are_those_of_the_constructor():
         clone(Closed())
 
 
+@pytest.mark.parametrize(
+    ("bad", "found"), [(np.nan, "NaN"), (np.inf, "infinity"), (1j, "complex")]
+)
+def test_a_kernel_needs_finite_real_numbers(bad, found, xp_backend):
+    """A median width would otherwise become one, and imaginary parts vanish."""
+    X = np.array([[0.0, 1.0], [bad, 2.0], [3.0, 5.0]])
+    for given_rows in (xp_backend.asarray(X, str(X.dtype)), csr_array(X)):
+        with pytest.raises(ValueError, match=found):
+            RBF()(given_rows)
+    if bad is np.nan:
+        filled = Pipe(SimpleImputer(), RBF())(X)
+        np.testing.assert_array_equal(filled, RBF()(np.nan_to_num(X, nan=1.5)))
+
+
 def test_equality_is_by_parameters():
     assert RBF(0.5) == RBF(0.5)
     assert RBF(0.5) != RBF(0.6)
     assert RBF(0.5) != Laplacian(0.5)
     assert RBF() != "rbf"
     assert clone(Polynomial(degree=2)) == Polynomial(degree=2)
+    assert Weighted(np.ones(2)) == Weighted(np.ones(2)) != Weighted(np.arange(2))
+    assert Pipe(PCA(2), RBF()) == Pipe(PCA(2), RBF()) != Pipe(PCA(3), RBF())
 
 
 @pytest.mark.parametrize("spec", ["auto", *KERNEL_OBJECTS], ids=kernel_id)

@@ -27,6 +27,7 @@ from kernelweave.kernels import (
 from kernelweave.kernels.banks import lazy
 from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.base import PairwiseRows
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FASTER_FROM,
@@ -170,13 +171,13 @@ def test_float32_kernels_are_widened_for_a_certificate(rng):
 
 def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
     made = []
-    original = lazy.PairwiseRows.tile
+    original = PairwiseRows.tile
 
     def counted(self, *args, **kwargs):
         made.append(self.base)
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(lazy.PairwiseRows, "tile", counted)
+    monkeypatch.setattr(PairwiseRows, "tile", counted)
     views = [View("all", [RBF(factor=f) for f in (0.1, 1.0, 5.0)], slice(0, 6))]
     bank = KernelMap(in_tiles(views, [draw(rng)]), storage="on_the_fly").fit()
     tiles = len(list(bank.lower()))

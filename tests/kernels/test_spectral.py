@@ -37,7 +37,7 @@ def test_only_as_many_as_the_rank(rng):
     Z = rng.standard_normal((10, 3))
     assert spectral_bank(Z @ Z.T).n_kernels == 3
     assert spectral_bank(Z @ Z.T, 2).names == ["eigenvector 0", "eigenvector 1"]
-    with pytest.raises(ValueError, match=r"between 1 and 3, .* got 4"):
+    with pytest.raises(ValueError, match=r"an integer from 1 to 3, .* got 4"):
         spectral_bank(Z @ Z.T, 4)
 
 

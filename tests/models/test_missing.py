@@ -355,7 +355,7 @@ def test_single_entries_of_kernels_are_refused(model, missing, gappy):
     model.fit(problem.K, problem.y)
     K, new_K = problem.K, problem.new_K
     K[4, 7, 2] = new_K[4, 7, 2] = np.nan
-    message = r"kernel 2 holds nan at position \(4, 7\)"
+    message = r"'kernel_2' holds nan at position \(4, 7\)"
     with pytest.raises(ValueError, match=message):
         clone(model).fit(K, problem.y)
     with pytest.raises(ValueError, match=message):

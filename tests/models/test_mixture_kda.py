@@ -648,7 +648,7 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng):
     assert_allclose(kernels.transform(cross), columns.transform(new), atol=1e-5)
     cross[0, seen[:, 0], 0] = 1.0
     cross[0, np.flatnonzero(seen[:, 0])[2], 0] = np.nan
-    with pytest.raises(ValueError, match=r"kernel 0 holds nan at position \(0, "):
+    with pytest.raises(ValueError, match=r"'kernel_0' holds nan at position \(0, "):
         kernels.predict(cross)
 
 

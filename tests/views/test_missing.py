@@ -145,10 +145,10 @@ def test_one_kernel_and_frames(stack):
 
 def test_single_value_is_named(stack):
     stack[3, 6, 0] = np.nan
-    with pytest.raises(ValueError, match=r"kernel 0 holds nan at position \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"'kernel_0' holds nan at position \(3, 6\)"):
         read_kernels(Model(), stack, reset=True)
     stack[3, 6, 0] = np.inf
-    with pytest.raises(ValueError, match=r"infinity.*kernel 0.*\(3, 6\)"):
+    with pytest.raises(ValueError, match=r"infinity.*'kernel_0'.*\(3, 6\)"):
         read_kernels(Model(), stack, reset=True)
 
 
@@ -162,7 +162,7 @@ def test_new_rows(stack):
     seen = read_kernels(model, new, reset=False, trained=data.observed)[0]
     assert seen.observed.tolist() == [[True, True], [True, False], [False, True]]
     new[0, 3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"kernel 1 holds nan at position \(0, 3\)"):
+    with pytest.raises(ValueError, match=r"'kernel_1' holds nan at position \(0, 3\)"):
         read_kernels(model, new, reset=False, trained=data.observed)
 
 

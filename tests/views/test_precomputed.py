@@ -113,9 +113,8 @@ def test_bad_entries_are_located(xp_backend, value, word, n, p):
     assert (n * n * p > CHUNK_ENTRIES) == (n == 400)
     X = np.ones((n, n, p))
     X[n - 2, 1, 2] = value
-    message = (
-        rf"contains {word}: precomputed kernel 2 holds {value} at position \({n - 2}, 1"
-    )
+    where = rf"precomputed kernel 'kernel_2' holds {value} at position \({n - 2}, 1"
+    message = f"contains {word}: {where}"
     with pytest.raises(ValueError, match=message):
         validate_precomputed(Model(), xp_backend.asarray(X), reset=True)
 

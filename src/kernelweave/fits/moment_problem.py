@@ -21,7 +21,7 @@ from kernelweave._tolerances import (
 )
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
-from kernelweave.kernels.maps.kernel_map import nothing_varies
+from kernelweave.kernels.maps.kernel_map import NothingVariesError
 
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
@@ -299,7 +299,7 @@ def trace_scales(
     """
     varies = traces > np.maximum(CONSTANT_VARIANCE * rounding, total * noise)
     if not np.any(varies):
-        raise nothing_varies()
+        raise NothingVariesError
     return np.where(varies, total / np.where(varies, traces, 1.0), 0.0)
 
 

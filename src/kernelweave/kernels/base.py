@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -56,6 +56,26 @@ def defaults_of(kind: type) -> dict[str, Any]:
     names = BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
     parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
     return {name: p.default for name, p in parameters.items() if name in names}
+
+
+def key_of(value: Any) -> Hashable:
+    """A hashable key, equal for kernels, transformers or parameters that are equal."""
+    if isinstance(value, list | tuple):
+        return tuple(map(key_of, value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        params = value.get_params(deep=False)
+        return type(value), tuple(
+            (name, key_of(params[name])) for name in sorted(params)
+        )
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return id(value) if is_array(value) else value
 
 
 class Kernel(BaseEstimator):
@@ -114,9 +134,9 @@ class Kernel(BaseEstimator):
         kind: Any = type(self)
         params = self.get_params(deep=False)
         shown = [
-            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+            f"{name}={_brief(params[name])}"
             for name, default in defaults_of(kind).items()
-            if (value := params[name]) != default
+            if key_of(params[name]) != key_of(default)
         ]
         return f"{kind.__name__}({', '.join(shown)})"
 
@@ -124,7 +144,7 @@ class Kernel(BaseEstimator):
         """Kernels are equal if they have the same class and equal parameters."""
         if type(self) is not type(other):
             return NotImplemented
-        return self.get_params(deep=False) == other.get_params(deep=False)
+        return key_of(self) == key_of(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -147,13 +167,6 @@ class Kernel(BaseEstimator):
     def from_base(self, base: Array) -> Array:
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
-
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base` in ``out`` (n, m), if given, without other memory."""
-        if out is None:
-            return self.from_base(base)
-        out[...] = self.from_base(base)
-        return out
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
@@ -186,9 +199,9 @@ class Kernel(BaseEstimator):
             In the namespace and floating dtype of the input; exactly symmetric if Z is
             None.
         """
-        X = _as_rows(X)
+        X = self._as_rows(X)
         if Z is not None:
-            Z = _as_rows(Z)
+            Z = self._as_rows(Z)
             if X.shape[1] != Z.shape[1]:
                 raise ValueError(f"X has {X.shape[1]} columns, but Z has {Z.shape[1]}.")
             if issparse(X) != issparse(Z):
@@ -201,16 +214,26 @@ class Kernel(BaseEstimator):
                 X, Z = as_float(X, dtype), as_float(Z, dtype)
         return self.resolve(X if Z is None else Z).gram(X, Z)
 
+    def _as_rows(self, X: Any) -> Array:
+        X = csr_array(X) if issparse(X) else X if is_array(X) else np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
+        values = X.data if issparse(X) else X
+        xp = namespace(values)
+        if xp.isdtype(values.dtype, "complex floating"):
+            raise ValueError("A kernel needs real numbers; found complex ones.")
+        if not xp.isdtype(values.dtype, "real floating"):
+            X, values = as_float(X, xp.float64), as_float(values, xp.float64)
+        if not (self.takes_columns or bool(xp.all(xp.isfinite(values)))):
+            raise ValueError("A kernel needs finite numbers; found NaN or infinity.")
+        return X
 
-def _as_rows(X: Any) -> Array:
-    if issparse(X):
-        X = csr_array(X)
-        return X if X.dtype.kind == "f" else X.astype(np.float64)
-    X = X if is_array(X) else np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
-    xp = namespace(X)
-    return X if xp.isdtype(X.dtype, "real floating") else as_float(X, xp.float64)
+
+def _brief(value: Any) -> str:
+    """The value of a parameter, for tables."""
+    if is_array(value):
+        return f"array of shape {tuple(value.shape)}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def check_parameter(
@@ -339,9 +362,10 @@ def _distances(
     """Turn ``-2 x'z`` (n, m) into squared distances, in place.
 
     ``norms`` (n,) and ``norms_z`` (m,) are squared lengths; ``same`` says that the rows
-    are compared with themselves. Entries (i, j) and (j, i) are computed alike.
+    are compared with themselves. Distances up to rounding count as zero. Entries (i, j)
+    and (j, i) are computed alike.
     """
-    rounding = _rounding(n_columns, D)
+    rounding = (ROUNDED_DISTANCE + n_columns**0.5) * eps(D)
     for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D, CACHE_ENTRIES)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
@@ -364,11 +388,6 @@ def _distances(
     return D
 
 
-def _rounding(n_columns: int, D: Array) -> float:
-    """Distances up to this times the sum of both squared lengths count as zero."""
-    return (ROUNDED_DISTANCE + n_columns**0.5) * eps(D)
-
-
 class PairwiseRows:
     """:func:`base_matrix` between any of the same rows, one tile after another.
 
@@ -376,39 +395,26 @@ class PairwiseRows:
 
     Parameters
     ----------
-    base : {"dot", "sqeuclidean", "l1", "chi2"}
-        As in :func:`base_matrix`.
-    X : array of shape (n, d)
+    base : {"dot", "sqeuclidean", "l1", "chi2"} or None
+        As in :func:`base_matrix`; None for rows whose kernels share no matrix.
+    X : array, sparse array or Columns of shape (n, d)
         Rows, floating.
     """
 
-    def __init__(self, base: str, X: Array) -> None:
-        self.base, self.norms = base, None
+    def __init__(self, base: str | None, X: Array) -> None:
+        self.base = base
+        self.norms: Array | None = None  # the squared lengths of the rows
         if base == "chi2":
             _check_nonnegative(X)  # here, where the number of a row is known
         if base == "sqeuclidean":
             X, self.norms = _about(X, _middle(X))
         self.X = X
 
-    @cached_property
-    def _factors(self) -> tuple[Array, Array] | None:
-        """Rows ``(-2x, |x|^2, 1)`` and ``(z, 1, |z|^2)``, whose products are distances.
-
-        Passes over a tile take longer than its products.
-        """
-        if self.norms is None or issparse(self.X):
-            return None
-        xp, norms = namespace(self.X), self.norms[:, None]
-        ones = norms * 0.0 + 1.0
-        left = xp.concat([self.X * -2.0, norms, ones], axis=1)
-        return left, xp.concat([self.X, ones, norms], axis=1)
-
     def restrict(self, rows: np.ndarray) -> PairwiseRows:
         """Only the rows with these indices."""
         part = copy.copy(self)
         part.X = select_rows(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
-        part.__dict__.pop("_factors", None)
         return part
 
     @property
@@ -424,18 +430,9 @@ class PairwiseRows:
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
         if self.norms is None or other.norms is None:
-            return base_matrix(self.base, X, Z)
+            return base_matrix(str(self.base), X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
-        if same or self._factors is None or other._factors is None:
-            D = _negative_dot(X, Z)
-            return _distances(D, norms, norms_z, X.shape[1], same)
-        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
-        # Few tiles have rows as close as rounding: the others are left as they are.
-        xp, rounding = namespace(D), _rounding(X.shape[1], D)
-        near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
-        if float(xp.min(D)) <= near:
-            D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
-        return D
+        return _distances(_negative_dot(X, Z), norms, norms_z, X.shape[1], same)
 
     def against_all(self, rows: slice, out: np.ndarray) -> None:
         """Write some rows against all of them to ``out`` (r, n).
@@ -446,7 +443,7 @@ class PairwiseRows:
         X = self.X[rows]
         if self.norms is None:
             same = X.shape[0] == self.X.shape[0]
-            out[...] = base_matrix(self.base, X, None if same else self.X)
+            out[...] = base_matrix(str(self.base), X, None if same else self.X)
             return
         np.matmul(X * -2.0, self.X.T, out=out)
         _distances(out, self.norms[rows], self.norms, X.shape[1], same=False)
@@ -467,45 +464,40 @@ def guarded(view: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KernelGroup:
-    """Kernels on the same rows that share the matrix ``base``, or none.
+    """Kernels on the same rows that share a matrix, or none.
 
     Attributes
     ----------
-    rows : PairwiseRows or array of shape (n, d)
-        The rows after all transformers; an array if the kernels share no matrix.
+    rows : PairwiseRows
+        The rows after all transformers, and the matrix that the kernels share.
     kernels : list of (int, Kernel)
         The number of each kernel in the bank, and the kernel itself.
     view : str
         The name of the view, for messages.
     """
 
-    rows: Any
+    rows: PairwiseRows
     kernels: list[tuple[int, Kernel]]
     view: str
 
     def restrict(self, rows: np.ndarray) -> KernelGroup:
         """Only the rows with these indices."""
-        shared = isinstance(self.rows, PairwiseRows)
-        own = self.rows.restrict(rows) if shared else select_rows(self.rows, rows)
-        return replace(self, rows=own)
+        return replace(self, rows=self.rows.restrict(rows))
 
     def tile(
         self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Kernels (r, c) between some rows and some rows, of ``other`` if given.
-
-        Each may be overwritten by the next.
-        """
-        theirs, base, out = None if other is None else other.rows, None, None
+        """Kernels (r, c) between some rows and some rows, of ``other`` if given."""
+        theirs = None if other is None else other.rows
+        with guarded(self.view):
+            shared = self.rows.base is not None
+            base = self.rows.tile(rows, columns, theirs) if shared else None
         for i, kernel in self.kernels:
             with guarded(self.view):
-                if not isinstance(self.rows, PairwiseRows):
-                    gram = self._gram(kernel, rows, columns, theirs)
+                if shared:
+                    gram = kernel.from_base(base)
                 else:
-                    if base is None:
-                        base = self.rows.tile(rows, columns, theirs)
-                        out = np.empty_like(base) if is_numpy(base) else None
-                    gram = kernel._into(base, out)
+                    gram = self._gram(kernel, rows, columns, theirs)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -516,14 +508,13 @@ class KernelGroup:
         the rows of a matrix takes longer than computing its exponentials again.
         """
         with guarded(self.view):
-            shared, n = self.rows, self.rows.shape[0]
-            if isinstance(self.rows, PairwiseRows):
-                if is_numpy(self.rows.X):
-                    self._fill_in_cache(stack)
-                    return
-                shared = base_matrix(self.rows.base, self.rows.X)
+            base, shared, n = self.rows.base, self.rows.X, self.rows.shape[0]
+            if base is not None and is_numpy(shared):
+                self._fill_in_cache(stack)
+                return
+            shared = shared if base is None else base_matrix(base, shared)
             for i, kernel in self.kernels:
-                own = kernel.gram if kernel.base is None else kernel.from_base
+                own = kernel.gram if base is None else kernel.from_base
                 stack[i, :n, :n] = own(shared)
 
     def _fill_in_cache(self, stack: np.ndarray) -> None:
@@ -533,18 +524,18 @@ class KernelGroup:
             base = np.empty((rows.stop - rows.start, n), stack.dtype)
             self.rows.against_all(rows, base)
             for i, kernel in self.kernels:
-                kernel._into(base, stack[i, rows, :n])
+                stack[i, rows, :n] = kernel.from_base(base)
 
         parts = row_chunks(n, n, CACHE_ENTRIES)
         each_in_threads(write, parts, len(self.kernels) * n * n)
 
     def _gram(
-        self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None
+        self, kernel: Kernel, rows: slice, columns: slice, theirs: PairwiseRows | None
     ) -> Array:
         """A kernel (r, c) that shares no matrix with others."""
         same = theirs is None and rows == columns
         theirs = self.rows if theirs is None else theirs
-        X, Z = self.rows[rows, :], None if same else theirs[columns, :]
+        X, Z = self.rows.X[rows, :], None if same else theirs.X[columns, :]
         gram = kernel.gram(X, Z)
         if kernel.psd:  # symmetric by definition: half the work
             return gram

@@ -42,6 +42,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
+from kernelweave.kernels.checks import checked_row_weights, checked_stack
 
 if TYPE_CHECKING:  # banks centre their kernels with what is here
     from kernelweave.kernels.banks.lazy import OnTheFlyBank
@@ -305,7 +306,7 @@ def lost_in_centring(gram: Array, centering: Centering) -> float:
     """
     if not centering.cancelled > 10.0**LOST_DIGITS:
         return 0.0
-    return gram.shape[-1] * eps(gram) * centering.cancelled
+    return gram.shape[-1] * eps(gram) * centering.cancelled * centering.level
 
 
 def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> Array:
@@ -313,11 +314,11 @@ def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> A
 
     With row weights w (n,) of sum N, means are weighted and ``sum_i w_i K_ii = N``.
     """
-    xp = namespace(kernels)
-    stack = xp.asarray(kernels, copy=True)
-    shares = None
+    given = checked_stack(kernels)
+    stack, shares = namespace(given).asarray(given, copy=True), None
     if row_weights is not None:
-        shares = from_numpy(row_weights / np.sum(row_weights), stack)
+        weights = checked_row_weights(row_weights, stack.shape[1])
+        shares = from_numpy(weights / np.sum(weights), stack)
     for i in range(stack.shape[0]):
         center_in_place(stack[i, :, :], shares=shares)
     return stack

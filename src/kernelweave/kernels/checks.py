@@ -6,7 +6,7 @@ And are the given numbers row weights?
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from kernelweave._array import (
     cholesky,
     eigh,
     eps,
+    is_array,
     largest_of,
     namespace,
     row_chunks,
@@ -26,6 +27,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.exceptions import KernelWarning
+from kernelweave.views.columns import single_or_double
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
@@ -43,12 +45,16 @@ NOISE = 1e-2
 
 
 def ensure_psd(
-    gram: Array, name: str, policy: Literal["error", "clip"], error: float = 0.0
+    gram: Array,
+    name: str,
+    policy: Literal["error", "clip"],
+    error: float = 0.0,
+    level: float | None = None,
 ) -> tuple[Array | None, str | None]:
-    """Make a centred kernel of trace n positive semidefinite, in place.
+    """Make a centred kernel positive semidefinite, in place.
 
-    If the kernel is positive semidefinite, its rows may show it, or one Cholesky
-    factorisation does; eigenvalues are computed only if it is not.
+    If the kernel is positive semidefinite, one Cholesky factorisation shows it;
+    eigenvalues are computed only if it is not.
 
     Parameters
     ----------
@@ -60,6 +66,9 @@ def ensure_psd(
         What to do with negative eigenvalues beyond rounding.
     error : float, default=0.0
         Bound on the errors of the eigenvalues, if more digits were lost than usual.
+    level : float, optional
+        The mean eigenvalue that rounding is measured by, and the scale of the kernel is
+        kept. By default the trace is n, and is so again after clipping.
 
     Returns
     -------
@@ -68,22 +77,23 @@ def ensure_psd(
     remark : str or None
         What was done, if anything.
     """
-    n = gram.shape[0]
+    trace = gram.shape[0] * (1.0 if level is None else level)
     rounding = EIGENVALUE_UNITS * eps(gram)
-    spectrum = _indefinite_spectrum(gram, rounding * n)
+    spectrum = _indefinite_spectrum(gram, trace)
     if spectrum is None:
         return None, None
     values, vectors = spectrum
     lowest = float(values[0])
-    if lowest >= -max(max(INDEFINITE, INDEFINITE_UNITS * rounding) * n, error):
+    if lowest >= -max(max(INDEFINITE, INDEFINITE_UNITS * rounding) * trace, error):
         add_to_diagonal(gram, -lowest)
         return None, (
-            f"{name} has the eigenvalue {lowest:.1e} at trace {n}, within rounding of "
-            f"positive semidefinite; {-lowest:.1e} was added to its diagonal"
+            f"{name} has the eigenvalue {lowest:.1e} at trace {trace:.6g}, within "
+            f"rounding of positive semidefinite; {-lowest:.1e} was added to its "
+            "diagonal"
         )
     if policy == "error":
         largest = float(values[-1])
-        if abs(largest) <= rounding * n:  # whose digits differ between machines
+        if abs(largest) <= rounding * trace:  # whose digits differ between machines
             largest = 0.0
         raise ValueError(
             f"{name} is not positive semidefinite: as used here, with trace "
@@ -93,10 +103,10 @@ def ensure_psd(
         )
     # The sign of a zero eigenvalue is random, and test rows need not be orthogonal to
     # its eigenvector.
-    projector, share = _clip(gram, values, vectors, rounding * n)
+    projector, share = _clip(gram, values, vectors, rounding * trace, level is None)
     remark = (
-        f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace {n}); "
-        f"clipping removed {100 * share:.2g} % of its spectrum"
+        f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace "
+        f"{trace:.6g}); clipping removed {100 * share:.2g} % of its spectrum"
     )
     warnings.warn(remark, KernelWarning, stacklevel=2)
     return projector, remark
@@ -116,55 +126,56 @@ def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
     share : float
         Share of the sum of absolute eigenvalues that was removed.
     """
-    shift = EIGENVALUE_UNITS * eps(gram) * gram.shape[0]
-    spectrum = _indefinite_spectrum(gram, shift)
-    return _clip(gram, *spectrum, max(shift, NOISE)) if spectrum else (None, 0.0)
+    n = gram.shape[0]
+    spectrum = _indefinite_spectrum(gram, n)
+    zero = max(EIGENVALUE_UNITS * eps(gram) * n, NOISE)
+    return _clip(gram, *spectrum, zero) if spectrum else (None, 0.0)
 
 
 def _clip(
-    gram: Array, values: Array, vectors: Array, zero: float
+    gram: Array, values: Array, vectors: Array, zero: float, to_trace: bool = True
 ) -> tuple[Array, float]:
-    """Drop eigenvalues up to ``zero``, and scale to trace n: projector and share."""
+    """Drop eigenvalues up to ``zero``, and scale to trace n: projector, share."""
     xp, n = namespace(gram), gram.shape[0]
     first = int(xp.sum(xp.astype(values <= zero, xp.int64)))
     positive, vectors = values[first:], vectors[:, first:]
     sizes = xp.abs(values)
     share = float(xp.sum(sizes[:first]) / xp.sum(sizes))
-    rescale = n / float(xp.sum(positive))
+    rescale = n / float(xp.sum(positive)) if to_trace else 1.0
     gram[...] = (vectors * (rescale * positive)[None, :]) @ vectors.T
     return rescale * (vectors @ vectors.T), share
 
 
-def _indefinite_spectrum(gram: Array, shift: float) -> tuple[Array, Array] | None:
-    """Eigenvalues and eigenvectors, or None if no eigenvalue is below ``-shift``."""
-    n = gram.shape[0]
-    # Centring puts the vector of ones in the null space, so lift that direction.
-    centred = abs(float(namespace(gram).sum(gram))) <= shift * n
-    trial = gram + (1.0 / n if centred else 0.0)
-    if _is_dominant(trial):
-        return None
+def _indefinite_spectrum(gram: Array, trace: float) -> tuple[Array, Array] | None:
+    """Eigenvalues and eigenvectors, or None if none is negative beyond rounding."""
+    xp, n = namespace(gram), gram.shape[0]
+    shift = EIGENVALUE_UNITS * eps(gram) * trace
+    # Centring puts the vector of ones in the null space: give it the mean eigenvalue.
+    centred = abs(float(xp.sum(gram))) <= shift * n
+    trial = gram + (trace / n**2 if centred else 0.0)
     add_to_diagonal(trial, shift)
     try:
         cholesky(trial, overwrite=True)
     except FactorizationError:
-        values, vectors = eigh(namespace(gram).asarray(gram, copy=True))
+        values, vectors = eigh(xp.asarray(gram, copy=True))
         return (values, vectors) if float(values[0]) < -shift else None
     return None
 
 
-def _is_dominant(A: Array) -> bool:
-    """Whether ``a_ii >= sum_j |a_ij|``, j other than i, in every row of A (n, n).
+def as_floats(K: Any) -> Array:
+    """Numbers in an array of any library, or in lists, as floats."""
+    return single_or_double(K if is_array(K) else np.asarray(K))
 
-    By Gershgorin's theorem no eigenvalue of such a matrix is negative. This spares
-    narrow kernels the factorisation; nearly all others fail in the first row.
-    """
-    xp, diagonal = namespace(A), namespace(A).linalg.diagonal(A)
-    chunks = row_chunks(A.shape[0], A.shape[1], block_entries(A, CACHE_ENTRIES))
-    for rows in (slice(0, 1), *chunks):
-        sums = xp.sum(xp.abs(A[rows, :]), axis=1)
-        if not bool(xp.all(sums <= 2.0 * diagonal[rows])):
-            return False
-    return True
+
+def checked_stack(kernels: Any) -> Array:
+    """Kernels as an array (p, n, n) of floats."""
+    stack = as_floats(kernels)
+    if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
+        raise ValueError(
+            "a bank of kernels takes an array of shape (p, n, n); "
+            f"got shape {tuple(stack.shape)}"
+        )
+    return stack
 
 
 def looks_like_distances(K: Array) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -132,13 +133,6 @@ class _Exponential(Kernel):
         """Gram matrix (n, m) from the distances (n, m)."""
         return exp_(base * -float(self.gamma))
 
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base`, unless a subclass has its own, in ``out`` (n, m)."""
-        if out is None or type(self).from_base is not _Exponential.from_base:
-            return super()._into(base, out)
-        np.multiply(base, -float(self.gamma), out=out)
-        return np.exp(out, out=out)
-
 
 class RBF(_Exponential):
     """``k(x, z) = exp(-factor gamma |x - z|^2)``.
@@ -243,8 +237,16 @@ class CallableKernel(Kernel):
 
     @property
     def label(self) -> str:
-        """The name of the function."""
-        return str(getattr(self.function, "__name__", self.function))
+        """The name of the function or, for another object, of its class."""
+        function, fixed = self.function, ""
+        while isinstance(function, partial):
+            own = [*map(repr, function.args)]
+            own += [
+                f"{name}={value!r:.20}" for name, value in function.keywords.items()
+            ]
+            function, fixed = function.func, f"({', '.join(own)}){fixed}"
+        name = getattr(function, "__name__", type(function).__name__)
+        return f"{name}{fixed}"
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
@@ -486,6 +488,8 @@ class Pipe(Piped, Kernel):
         the fitted transformer and their base matrices.
     """
 
+    takes_columns = True
+
     def __init__(self, transformer: Any, kernel: Any) -> None:
         self.transformer = transformer
         self.kernel = kernel
@@ -614,6 +618,8 @@ def needs_targets(transformer: Any) -> bool:
 
     Its tags say so, except for selections of columns, which may not need y.
     """
+    if isinstance(transformer, type):
+        return False
     if isinstance(transformer, Pipeline):
         return any(needs_targets(step) for _, step in transformer.steps)
     if isinstance(transformer, SelectorMixin):

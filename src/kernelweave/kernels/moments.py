@@ -25,6 +25,7 @@ from kernelweave._array import (
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.spec import detached_block
+from kernelweave.views.columns import numbered
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import concatenate_rows, select_rows
 
@@ -264,7 +265,7 @@ class ChunkRecipe:
         weights = np.ones(m) if weights is None else weights
         rng = np.random.Generator(np.random.Philox(key=[self.seed, number]))
         probe = Probe.of(rng.random(m), views, y, weights)
-        ends = [0, m]
+        ends, order = [0, m], None
         if self.n_folds > 1:
             folds = rng.integers(self.n_folds, size=m)
             order = np.argsort(folds, kind="stable")
@@ -276,7 +277,7 @@ class ChunkRecipe:
             n_features = self.features.n_features
             require_classes(len(labels), n_features, self.n_folds, self.like)
         root = None if np.all(weights == 1.0) else np.sqrt(weights)
-        gram = self._gram(as_chunk(views, self.like), target, ends, root)
+        gram = self._gram(as_chunk(views, self.like), target, ends, root, order)
         sizes = np.array([m]) if labels is None else np.sum(target, axis=0).astype(int)
         return Moments(gram, labels, probe, sizes)
 
@@ -308,11 +309,12 @@ class ChunkRecipe:
         target: np.ndarray,
         ends: list[int],
         root: np.ndarray | None,
+        numbers: np.ndarray | None,
     ) -> Array:
         """``A'A`` for rows ends[f] to ends[f + 1], one matrix per fold f.
 
         ``root`` (m,) are the roots of the weights, by which the rows of A are
-        multiplied.
+        multiplied; ``numbers`` (m,) are those of the rows, for messages.
         """
         like, recipe = self.like, self.moved
         xp, head = namespace(like), 1 + target.shape[1]
@@ -322,7 +324,7 @@ class ChunkRecipe:
         rows = empty((target.shape[0], width), like)
         rows[:, 0] = 1.0
         rows[:, 1:head] = from_numpy(target, like)
-        recipe.write(views, rows[:, head:], dense)
+        recipe.write(views, rows[:, head:], dense, numbers)
         if self.offset is not None and dense:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
@@ -335,7 +337,7 @@ class ChunkRecipe:
         if kept:
             scale = sparse.diags_array(np.ones(len(target)) if root is None else root)
             pieces = {
-                i: scale @ recipe.sparse_features(i, views[recipe.view_of[i]])
+                i: scale @ recipe.sparse_features(i, views[recipe.view_of[i]], numbers)
                 for i in kept
             }
             grams = [
@@ -431,7 +433,7 @@ class RowAccumulator:
         while y.shape[0] - start >= self.chunk_rows:
             part = slice(start, start + self.chunk_rows)
             rows = [block[part, :] for block in views]
-            self.tree.push(self.recipe(rows, y[part], self._number, weights[part]))
+            self.tree.push(self._moments(rows, y[part], weights[part]))
             start = part.stop
         if start < y.shape[0]:
             # The caller may overwrite rows that have not been summed yet.
@@ -451,10 +453,10 @@ class RowAccumulator:
         """The moments of all rows so far; more may follow."""
         if self.waiting is None:
             return self.tree.total()
-        views, y, weights = self.waiting
-        return self.tree.total(self.recipe(views, y, self._number, weights))
+        return self.tree.total(self._moments(*self.waiting))
 
-    @property
-    def _number(self) -> int:
-        """The number of the next chunk."""
-        return self.first + self.tree.count
+    def _moments(self, views: list[Any], y: np.ndarray, weights: np.ndarray) -> Moments:
+        """The moments of the next chunk."""
+        number = self.first + self.tree.count
+        with numbered(number * self.chunk_rows):
+            return self.recipe(views, y, number, weights)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,12 @@ from kernelweave._array import (
     Array,
     at_home,
     detached,
-    is_array,
     largest_of,
     namespace,
     to_numpy,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.base import Kernel, base_matrix, guarded
+from kernelweave.kernels.base import Kernel, base_matrix, guarded, key_of
 from kernelweave.kernels.encoding import (
     NUMBER,
     ONE_HOT,
@@ -51,7 +50,7 @@ from kernelweave.kernels.functions import (
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View, did_you_mean, prefixed
+from kernelweave.views.columns import View, did_you_mean, each_kernel, prefixed
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
@@ -227,9 +226,9 @@ def gram_stack(
     If centring makes a kernel independent of the origin of its columns, the origin that
     loses the fewest digits is used; call the kernel itself for its defining matrix.
 
-    Kernels with the same transformers and base share the base matrix, which is freed
-    after its last use. If kernels with the same base are adjacent, at most one base
-    matrix and one Gram matrix are in memory at a time.
+    Kernels with the same transformers share their features, and neighbours with the
+    same base also the base matrix: at most one of these and one Gram matrix are in
+    memory at a time.
 
     Parameters
     ----------
@@ -248,37 +247,35 @@ def gram_stack(
         Owned by the caller, who may overwrite it and should release it before asking
         for the next one.
     """
-    paths = [features_path(kernel) for kernel in kernels]
-    keys = [(path, k.core.base) for path, k in zip(paths, kernels, strict=True)]
     X = X if Z is None else as_stored(X, Z)
     features: dict[Any, tuple[Array, Array | None]] = {}
-    bases: dict[Any, Array] = {}
-    for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
-        core = kernel.core
-        with guarded(view_name):
-            if path not in features:
-                new = None if Z is None else seen_by(kernel, Z)
-                features[path] = seen_by(kernel, X), new
-            if core.base is None:
-                K = core.gram(*features[path])
-            else:
-                if key not in bases:
-                    bases[key] = base_matrix(core.base, *features[path])
-                K = core.from_base(bases[key])
-        if path not in paths[index + 1 :]:
-            del features[path]
-        if key in bases and key not in keys[index + 1 :]:
-            del bases[key]
-        elif K is bases.get(key):
-            K = namespace(K).asarray(K, copy=True)
-        yield K
-        del K  # otherwise it would stay alive while the next one is computed
+    for (path, base), group in groupby(kernels, sharing):
+        *_, last = own = list(group)
+        shared = None
+        for kernel in own:
+            with guarded(view_name):
+                if path not in features:
+                    new = None if Z is None else seen_by(kernel, Z)
+                    features[path] = seen_by(kernel, X), new
+                if base is None:
+                    K = kernel.core.gram(*features[path])
+                else:
+                    if shared is None:
+                        shared = base_matrix(base, *features[path])
+                    K = kernel.core.from_base(shared)
+            if K is shared and kernel is not last:
+                K = namespace(K).asarray(K, copy=True)
+            yield K
+            del K  # otherwise it would stay alive while the next one is computed
 
 
-def features_path(kernel: Kernel) -> Hashable:
-    """A key for the features of a kernel: kernels with the same path share them."""
-    steps = tuple(id(step) for step in kernel.steps)
-    return steps, kernel.core.takes_columns, kernel.core.ignores_origin
+def sharing(kernel: Kernel) -> tuple[Hashable, str | None]:
+    """A key for the features of a kernel, and the base matrix of these.
+
+    Kernels with the same ones share them.
+    """
+    steps, core = tuple(id(step) for step in kernel.steps), kernel.core
+    return (steps, core.takes_columns, core.ignores_origin), core.base
 
 
 def detached_block(block: Any) -> Any:
@@ -308,12 +305,14 @@ def warn_twins(views: list[View], positions: list[list[int]]) -> None:
     """
     owners: dict[Hashable, dict[str, None]] = {}
     for view, columns in zip(views, positions, strict=True):
-        for kernel in _single(view.kernel):
+        for before, kernel in each_kernel(view.kernel):
+            named = isinstance(kernel, str)
+            if named and kernel in KERNELS:
+                kernel = KERNELS[kernel]()
             # Built-in kernels ignore the order of the columns; others may not.
-            named = isinstance(kernel, str) and kernel == "auto"
-            any_order = named or type(kernel) in KERNELS.values()
-            place = tuple(sorted(columns) if any_order else columns)
-            owners.setdefault((place, _key(kernel)), {})[view.name] = None
+            built_in = named or type(kernel) in KERNELS.values()
+            place = tuple(columns if before or not built_in else sorted(columns))
+            owners.setdefault((place, key_of((before, kernel))), {})[view.name] = None
     groups = dict.fromkeys(tuple(names) for names in owners.values() if len(names) > 1)
     if groups:
         which = "; ".join(" and ".join(map(repr, names)) for names in groups)
@@ -369,11 +368,9 @@ def remarks_of(views: list[View]) -> list[str]:
 
 def sees_targets(spec: Any) -> bool:
     """Whether a kernel of a view begins with transformers that need targets."""
-    if isinstance(spec, list | tuple):
-        return any(map(sees_targets, spec))
-    if not isinstance(spec, Pipe) or isinstance(spec.transformer, type):
-        return False
-    return needs_targets(spec.transformer) or sees_targets(spec.kernel)
+    return any(
+        needs_targets(step) for before, _ in each_kernel(spec) for step in before
+    )
 
 
 def readers(spec: Any) -> set[str]:
@@ -385,59 +382,32 @@ def readers(spec: Any) -> set[str]:
         "auto", "transformer" (of a :class:`Pipe`, other than a :class:`Standardizer`),
         "callable", and "numbers" for kernels that take numbers only.
     """
-    if isinstance(spec, list | tuple):
-        return set().union(*map(readers, spec))
-    if isinstance(spec, str):
-        return {"auto" if spec == "auto" else "numbers"}
-    if isinstance(spec, Pipe):
-        scaled = isinstance(spec.transformer, Standardizer)
-        return {"numbers"} if scaled else {"transformer"}
-    if isinstance(spec, Kernel):
-        return {"callable" if spec.takes_columns else "numbers"}
-    return {"callable"} if callable(spec) else {"numbers"}
+    return {_reader(before, kernel) for before, kernel in each_kernel(spec)}
 
 
-def imputes(kernel: Any) -> bool:
+def _reader(before: tuple[Any, ...], kernel: Any) -> str:
+    if before:
+        return "numbers" if isinstance(before[0], Standardizer) else "transformer"
+    if isinstance(kernel, str) and kernel == "auto":
+        return "auto"
+    reads = kernel.takes_columns if isinstance(kernel, Kernel) else callable(kernel)
+    return "callable" if reads else "numbers"
+
+
+def imputes(spec: Any) -> bool:
     """Whether every kernel of a view begins with a transformer that accepts NaN.
 
     Individual entries of a row may then be NaN: the transformer handles them.
     """
-    if isinstance(kernel, list | tuple):
-        return bool(kernel) and all(imputes(item) for item in kernel)
-    if not isinstance(kernel, Pipe) or isinstance(kernel.transformer, type):
+    found = [_accepts_nan(before) for before, _ in each_kernel(spec)]
+    return bool(found) and all(found)
+
+
+def _accepts_nan(before: tuple[Any, ...]) -> bool:
+    if not before or isinstance(before[0], type):
         return False
-    first = first_step(kernel.transformer)  # the tags of a Pipeline do not mention NaN
+    first = first_step(before[0])  # the tags of a Pipeline do not mention NaN
     return hasattr(first, "fit") and get_tags(first).input_tags.allow_nan
-
-
-def _single(spec: Any) -> Iterator[Any]:
-    """The kernels of a view one by one, with kernel objects in place of names."""
-    if isinstance(spec, list | tuple):
-        for item in spec:
-            yield from _single(item)
-    elif isinstance(spec, Pipe):
-        for kernel in _single(spec.kernel):
-            yield Pipe(spec.transformer, kernel)
-    else:
-        yield KERNELS[spec]() if isinstance(spec, str) and spec in KERNELS else spec
-
-
-def _key(value: Any) -> Hashable:
-    """A hashable key, equal for kernels, transformers or parameters that are equal."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_key, value))
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        params = value.get_params(deep=False)
-        return type(value), tuple((name, _key(params[name])) for name in sorted(params))
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return id(value) if is_array(value) else value
 
 
 #: How many times the typical size of its column an entry may be, per precision in bits.

@@ -876,11 +876,11 @@ class Piped:
 
 def id_reader(view: View) -> IdReader | None:
     """The kernel of a view that looks samples up by id; None if it takes numbers."""
-    kernels = list(_single(view.kernel))
-    readers = [one for one in kernels if isinstance(one[0], IdReader)]
+    kernels = list(each_kernel(view.kernel))
+    readers = [one for one in kernels if isinstance(one[1], IdReader)]
     if not readers:
         return None
-    if any(piped for _, piped in readers):
+    if any(before for before, _ in readers):
         raise TypeError(
             f"View {view.name!r}: Similarity looks samples up by id, so no transformer "
             "can come before it. Use it without Pipe."
@@ -891,18 +891,20 @@ def id_reader(view: View) -> IdReader | None:
             "Similarity. Give each Similarity a view of its own; views may share the "
             "column of ids."
         )
-    return readers[0][0]
+    return readers[0][1]
 
 
-def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
-    """The kernels of a view one by one, and whether a transformer comes before."""
+def each_kernel(
+    spec: Any, before: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The kernels of a view one by one, after the transformers before each of them."""
     if isinstance(spec, list | tuple):
         for item in spec:
-            yield from _single(item, piped)
+            yield from each_kernel(item, before)
     elif isinstance(spec, Piped):
-        yield from _single(spec.kernel, True)
+        yield from each_kernel(spec.kernel, (*before, spec.transformer))
     else:
-        yield spec, piped
+        yield before, spec
 
 
 def _read_block(

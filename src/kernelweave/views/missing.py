@@ -88,10 +88,10 @@ def read_kernels(
         if left.any():
             i, j = (int(index) for index in np.argwhere(left)[0])
             raise ValueError(
-                f"Input X contains NaN: precomputed kernel {kernel} holds nan at "
-                f"position ({i}, {j}), but row {i} is not all NaN. A sample without "
-                "this kernel has NaN in its entire row and column; recompute the "
-                "value, or drop the sample."
+                f"Input X contains NaN: precomputed kernel {names[kernel]!r} holds "
+                f"nan at position ({i}, {j}), but row {i} is not all NaN. A sample "
+                "without this kernel has NaN in its entire row and column; recompute "
+                "the value, or drop the sample."
             )
         observed[:, kernel] = ~lacks
     return ObservedViews(xp.where(blanks, xp.zeros_like(K), K), observed), names

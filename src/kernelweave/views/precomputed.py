@@ -89,14 +89,15 @@ def validate_precomputed(
     shape = tuple(K.shape)
     if K.ndim == 2:
         K = namespace(K).expand_dims(K, axis=2)
-    _check_entries(K, allow_nan)
+    p = K.shape[2]
+    standard = [f"kernel_{index}" for index in range(p)]
+    names = names or standard
+    _check_entries(K, names if len(names) == p else standard, allow_nan)
     if reset:
         _check_square(shape)
     elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
     validate_data(estimator, labelled, reset=reset, skip_check_array=True)
-    p = K.shape[2]
-    names = names or [f"kernel_{index}" for index in range(p)]
     if len(names) != p and not reset:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on "
@@ -212,7 +213,7 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
     )
 
 
-def _check_entries(K: Array, allow_nan: bool) -> None:
+def _check_entries(K: Array, names: list[str], allow_nan: bool) -> None:
     xp = namespace(K)
     chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
     # One test for all chunks, so that a GPU does not synchronise after each of them.
@@ -227,7 +228,7 @@ def _check_entries(K: Array, allow_nan: bool) -> None:
             value = float(part[i, j, kernel])
             raise ValueError(
                 f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: "
-                f"precomputed kernel {kernel} holds {value} at position "
+                f"precomputed kernel {names[kernel]!r} holds {value} at position "
                 f"({rows.start + i}, {j}). Recompute it, or drop the row and column of "
                 "the affected sample."
             )

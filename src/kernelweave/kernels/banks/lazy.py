@@ -41,7 +41,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.banks.dense import KernelBank, are_all
-from kernelweave.kernels.base import KernelGroup, PairwiseRows
+from kernelweave.kernels.base import KernelGroup
 from kernelweave.kernels.centering import center_tiles
 from kernelweave.protocols import FoldKernels
 
@@ -264,10 +264,8 @@ class OnTheFlyBank(KernelBank):
         """``k_i(x, x)`` of every kernel and row in float64, (p, n)."""
         out = np.empty((self.n_kernels, self.n_samples))
         for group in self.groups:
-            shared = isinstance(group.rows, PairwiseRows)
-            rows = group.rows.X if shared else group.rows
             for i, kernel in group.kernels:
-                out[i] = to_numpy(kernel.diagonal(rows))
+                out[i] = to_numpy(kernel.diagonal(group.rows.X))
         return out
 
     def diagonals(self) -> np.ndarray:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 import numpy as np
 
 from kernelweave._array import (
@@ -15,7 +18,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.checks import symmetric
+from kernelweave.kernels.checks import as_floats, symmetric
 
 
 class SpectralBank(DenseBank):
@@ -96,6 +99,7 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
     SpectralBank
         p = ``n_components`` kernels, together with the eigenvectors and eigenvalues.
     """
+    K = as_floats(K)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError(
             f"K must be a square matrix (n, n); got shape {tuple(K.shape)}"
@@ -110,11 +114,11 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
     rank = int(np.count_nonzero(spectrum > rounding))
     if rank == 0:
         raise ValueError("K has no positive eigenvalue")
-    p = rank if n_components is None else n_components
-    if not 1 <= p <= rank:
+    p: Any = rank if n_components is None else n_components
+    if not (isinstance(p, Integral) and 1 <= int(p) <= rank):
         raise ValueError(
-            f"n_components must be between 1 and {rank}, the number of eigenvalues of "
-            f"K above {rounding:.1e}; got {n_components!r}"
+            f"n_components must be an integer from 1 to {rank}, the number of "
+            f"eigenvalues of K above {rounding:.1e}; got {n_components!r}"
         )
     names = [f"eigenvector {i}" for i in range(p)]
     return SpectralBank(vectors[:, :p], values[:p], names)

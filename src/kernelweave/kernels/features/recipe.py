@@ -331,7 +331,11 @@ class FeatureRecipe:
         return moved
 
     def write(
-        self, views: list[Any], out: Array, wanted: list[int] | None = None
+        self,
+        views: list[Any],
+        out: Array,
+        wanted: list[int] | None = None,
+        numbers: np.ndarray | None = None,
     ) -> None:
         """Write the features of some kernels side by side to ``out`` (m, D).
 
@@ -343,6 +347,8 @@ class FeatureRecipe:
             Receives the features.
         wanted : list of int, optional
             The kernels; all of them by default.
+        numbers : ndarray of shape (m,), optional
+            The numbers of the rows, for messages; 0, 1, ... by default.
         """
         passed: dict[Any, Array] = {}
         start = 0
@@ -359,14 +365,16 @@ class FeatureRecipe:
                         passed[key] = dense_rows(passed[key])
                 made.write(passed[key], block)
             if not is_square_safe(block):
-                raise self._out_of_range(i, views[self.view_of[i]])
+                raise self._out_of_range(i, views[self.view_of[i]], numbers)
             start += made.n_features
 
-    def _out_of_range(self, i: int, rows: Any) -> ValueError:
+    def _out_of_range(
+        self, i: int, rows: Any, numbers: np.ndarray | None
+    ) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
         view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
-        return ValueError(name_largest(view, label, self.steps[i], rows))
+        return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
 
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
@@ -378,7 +386,9 @@ class FeatureRecipe:
             means[self.blocks[i]] = out.mean(axis=0)
         return means
 
-    def sparse_features(self, i: int, rows: Any) -> Any:
+    def sparse_features(
+        self, i: int, rows: Any, numbers: np.ndarray | None = None
+    ) -> Any:
         """Features (m, d) of sparse rows under a linear kernel, not centred.
 
         Adding a constant to a feature does not change the centred kernel, so columns
@@ -397,7 +407,7 @@ class FeatureRecipe:
             found = found.multiply((origin == 0.0)[None, :]).tocsr() + moved @ place
         found = found.multiply(1.0 / scale[None, :]).tocsr()
         if found.nnz and not is_square_safe(found.data):
-            raise self._out_of_range(i, rows)
+            raise self._out_of_range(i, rows, numbers)
         return found
 
     def report(self, probe: list[Any]) -> tuple[MapReport, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -24,9 +25,6 @@ from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import FittedMap, warn_constant
 from kernelweave.kernels.spec import remarks_of
 
-#: Number of feature entries per chunk of new rows.
-FEATURE_ENTRIES = 2**23
-
 
 class FeatureKernelMap(FittedMap):
     """The counterpart of :class:`KernelMap` for explicit features.
@@ -42,6 +40,9 @@ class FeatureKernelMap(FittedMap):
     like : array
         Gives the library, device and dtype in which features are computed.
     """
+
+    #: Number of feature entries per chunk of new rows.
+    chunk_entries = 2**23
 
     def __init__(
         self, recipe: FeatureRecipe, mean: np.ndarray, active: list[int], like: Array
@@ -73,11 +74,15 @@ class FeatureKernelMap(FittedMap):
         mean = np.concatenate([self.mean[self.recipe.blocks[i]] for i in wanted])
         here = at_home(coef, self.like)
         offset = from_numpy(mean @ to_numpy(coef).astype(np.float64), here)  # (k,)
-        pieces = [
-            self._project([block[part, :] for block in rows], wanted, here) - offset
-            for part in row_chunks(rows[0].shape[0], len(mean), FEATURE_ENTRIES)
-        ]
-        return at_home(namespace(here).concat(pieces, axis=0), coef)
+        found = self.in_chunks(
+            rows, lambda piece, _: self._project(piece, wanted, here) - offset
+        )
+        return at_home(found, coef)
+
+    def pieces(self, rows: list[Any]) -> Iterator[tuple[slice, list[Any]]]:
+        """The rows, one chunk at a time."""
+        for part in row_chunks(rows[0].shape[0], self.row_size, self.chunk_entries):
+            yield part, [block[part, :] for block in rows]
 
     def project_each(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
         """The terms of :meth:`project`, one per kernel: (m, p, k)."""

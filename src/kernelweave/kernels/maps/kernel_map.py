@@ -57,12 +57,12 @@ from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
     detached_block,
-    features_path,
     gram_stack,
     name_largest,
     remarks_of,
     resolve_kernels,
     settle,
+    sharing,
 )
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, numbered, with_names
@@ -196,15 +196,14 @@ class FeatureSource:
         for i, (view, kernel) in enumerate(self.places):
             if view != v:
                 continue
-            core, path = kernel.core, features_path(kernel)
+            path, base = key = sharing(kernel)
             with guarded(name):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
-                if (path, core.base) not in groups:
-                    rows = features[path]
-                    rows = rows if core.base is None else PairwiseRows(core.base, rows)
-                    groups[path, core.base] = KernelGroup(rows, [], name)
-            groups[path, core.base].kernels.append((i, core))
+                if key not in groups:
+                    rows = PairwiseRows(base, features[path])
+                    groups[key] = KernelGroup(rows, [], name)
+            groups[key].kernels.append((i, kernel.core))
         return list(groups.values())
 
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
@@ -412,22 +411,33 @@ class FittedMap:
         full[self.active] = weights
         return full
 
+    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+        """The rows, one chunk at a time, in the form in which they were given."""
+        raise NotImplementedError
+
+    def in_chunks(self, rows: Any, work: Callable[[Any, int], Array]) -> Array:
+        """What ``work`` makes of each chunk and its number of rows, (m, ...)."""
+        parts = []
+        for part, piece in self.pieces(rows):
+            with numbered(part.start):
+                parts.append(work(piece, part.stop - part.start))
+        return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+
     def require_active(self) -> None:
         """Refuse kernels none of which varies."""
         if not self.active:
-            raise nothing_varies()
+            raise NothingVariesError
 
 
 class NothingVariesError(ValueError):
     """All kernels are constant, so no model is better than one without views."""
 
-
-def nothing_varies() -> NothingVariesError:
-    """The error of kernels that are all constant."""
-    return NothingVariesError(
-        "every kernel is constant on the training rows, so there is nothing to learn "
-        "from; check the features"
-    )
+    def __init__(
+        self,
+        message: str = "every kernel is constant on the training rows, so there is "
+        "nothing to learn from; check the features",
+    ) -> None:
+        super().__init__(message)
 
 
 class KernelMap(FittedMap):
@@ -619,9 +629,10 @@ class KernelMap(FittedMap):
         if self.psd == "trust":
             return 0.0
         gram, title = bank.kernel(j), f"kernel {i} ({self.names[i]!r})"
-        before = float(gram[0, 0])
+        before, centering = float(gram[0, 0]), self.centerings[i]
+        blur, level = lost_in_centring(gram, centering), self._level(centering)
         try:
-            _, remark = ensure_psd(gram, title, "error")
+            _, remark = ensure_psd(gram, title, "error", blur, level)
         except ValueError as error:
             if self.psd == "error":
                 raise
@@ -663,14 +674,22 @@ class KernelMap(FittedMap):
             self.remarks.append(
                 f"{title}: centring cancelled {lost:.0f} of the {digits:.0f} digits of "
                 f"its entries, and its eigenvalues are known to within {blur:.0e} at "
-                f"trace {slot.shape[0]}; subtract a constant from the features, or "
-                "from the kernel before it is rounded"
+                f"trace {slot.shape[0] * centering.level:.6g}; subtract a constant "
+                "from the features, or from the kernel before it is rounded"
             )
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            projector, remark = ensure_psd(slot, title, self.psd, blur)
+            level = self._level(centering)
+            projector, remark = ensure_psd(slot, title, self.psd, blur, level)
             centering = dataclasses.replace(centering, projector=projector)
+            if projector is not None and self.standard.scale is None:
+                trace = float(namespace(slot).linalg.trace(slot))
+                centering = dataclasses.replace(centering, level=trace / len(slot))
             self.remarks += [remark] if remark else []
         return centering
+
+    def _level(self, centering: Centering) -> float | None:
+        """The mean eigenvalue of a kernel whose scale is kept when it is clipped."""
+        return None if self.standard.scale == "trace" else centering.level
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:
         """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name the largest row.
@@ -701,29 +720,30 @@ class KernelMap(FittedMap):
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        pieces = list(self.pieces(rows))
-        given, coef = coef, self._there(coef)
-        out = zeros((pieces[-1][0].stop, coef.shape[1]), coef)
-        for part, piece in pieces:
-            with numbered(part.start):
-                if weights.ndim == 1:
-                    out[part, :] = self._sum(piece, weights, lengths=False)[0] @ coef
-                    continue
-                for _, term in self._terms(piece, weights, coef):
-                    out[part, :] += term
-        return self._back(out, given)
+        there = self._there(coef)
+
+        def work(piece: Any, m: int) -> Array:
+            if weights.ndim == 1:
+                return self._sum(piece, weights, lengths=False)[0] @ there
+            out = zeros((m, coef.shape[1]), there)
+            for _, term in self._terms(piece, weights, there):
+                out += term
+            return out
+
+        return self._back(self.in_chunks(rows, work), coef)
 
     def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
-        pieces = list(self.pieces(rows))
-        given, coef = coef, self._there(coef)
-        out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
-        for part, piece in pieces:
-            with numbered(part.start):
-                for i, term in self._terms(piece, shared, coef):
-                    out[part, i, :] = term
-        return self._back(out, given)
+        there, p = self._there(coef), len(self.names)
+
+        def work(piece: Any, m: int) -> Array:
+            out = zeros((m, p, coef.shape[1]), there)
+            for i, term in self._terms(piece, shared, there):
+                out[:, i, :] = term
+            return out
+
+        return self._back(self.in_chunks(rows, work), coef)
 
     def _terms(
         self, rows: Any, weights: np.ndarray, coef: Array

@@ -40,7 +40,6 @@ from kernelweave.kernels.centering import Centering, center_in_place
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.maps.kernel_map import KernelMap, Source
-from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, take_rows
 
 
@@ -98,11 +97,8 @@ class CompletedKernelMap(KernelMap):
 
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
-        cross, parts = super().cross, []
-        for part, piece in self.pieces(rows):
-            with numbered(part.start):
-                parts.append(cross(piece, weights))
-        return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+        cross = super().cross
+        return self.in_chunks(rows, lambda piece, _: cross(piece, weights))
 
     @property
     def seen(self) -> np.ndarray | None:
