@@ -31,7 +31,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave._tolerances import SAME
+from kernelweave._tolerances import LIKE_IDENTITY, SAME
 from kernelweave.kernels.centering import (
     STANDARD,
     Centering,
@@ -42,6 +42,8 @@ from kernelweave.kernels.centering import (
 from kernelweave.kernels.checks import checked_stack
 from kernelweave.protocols import Bank, FoldKernels
 
+#: Rows that show which kernels are nothing like the identity.
+SCREENED = 128
 #: The product of a random vector with the difference of two diagonals is at most this
 #: many times the size of the difference.
 DIAGONAL_SLACK = 10.0
@@ -172,9 +174,15 @@ class KernelBank(ABC):
         known = self._likeness
         new = np.array([i for i in kernels if int(i) not in known], dtype=int)
         if len(new):
-            sizes = self.sizes(new) * np.sqrt(max(self.n_rows - 1, 1))
-            found = np.sum(self.diagonals()[new], axis=1)
-            found /= np.where(sizes > 0, sizes, np.inf)
+            if self.n_samples > SCREENED:
+                # Fewer rows of a kernel look more like the identity than all of them.
+                some = self.restrict(
+                    np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
+                )
+                found = _cosines(some, new)
+                known.update(zip(new.tolist(), found.tolist(), strict=True))
+                new = new[found > LIKE_IDENTITY]
+            found = _cosines(self, new, self.n_rows)
             known.update(zip(new.tolist(), found.tolist(), strict=True))
         return np.array([known[int(i)] for i in kernels])
 
@@ -268,6 +276,17 @@ class _StoredFold:
 def are_all(indices: np.ndarray, n: int) -> bool:
     """Whether these are the indices of all n rows or kernels, in their order."""
     return np.array_equal(indices, np.arange(n))
+
+
+def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.ndarray:
+    """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
+    if not len(kernels):
+        return np.empty(0)
+    sizes = bank.sizes(kernels)
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    diagonals = bank.diagonals()[kernels]
+    rows = np.count_nonzero(diagonals, axis=1) if n_rows is None else n_rows
+    return np.sum(diagonals, axis=1) / (sizes * np.sqrt(np.maximum(rows - 1, 1)))
 
 
 def _groups(bank: Bank) -> list[np.ndarray]:
