@@ -126,6 +126,28 @@ def as_float(x: Array, dtype: Any) -> Array:
     return namespace(x).astype(x, dtype, copy=False)
 
 
+def single_or_double(block: Array) -> Array:
+    """Numbers as float32 if that is their dtype, otherwise as float64."""
+    xp = namespace(block)
+    return block if block.dtype == xp.float32 else as_float(block, xp.float64)
+
+
+def as_floats(values: Any) -> Array:
+    """Numbers in an array of any library, or in lists, as floats."""
+    return single_or_double(values if is_array(values) else np.asarray(values))
+
+
+def checked_stack(kernels: Any) -> Array:
+    """Square matrices as one array (p, n, n) of floats."""
+    stack = as_floats(kernels)
+    if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
+        raise ValueError(
+            "a bank of kernels takes an array of shape (p, n, n); "
+            f"got shape {tuple(stack.shape)}"
+        )
+    return stack
+
+
 def detached(x: Array) -> Array:
     """``x`` in memory of its own, so that nobody else can change it.
 

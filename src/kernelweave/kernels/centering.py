@@ -29,6 +29,7 @@ from kernelweave._array import (
     Array,
     as_float,
     block_entries,
+    checked_stack,
     each_in_threads,
     eps,
     from_numpy,
@@ -42,7 +43,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.checks import checked_row_weights, checked_stack
+from kernelweave.kernels.checks import checked_row_weights
 
 if TYPE_CHECKING:  # banks centre their kernels with what is here
     from kernelweave.kernels.banks.lazy import OnTheFlyBank

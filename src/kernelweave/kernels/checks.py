@@ -6,7 +6,7 @@ And are the given numbers row weights?
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from kernelweave._array import (
     cholesky,
     eigh,
     eps,
-    is_array,
     largest_of,
     namespace,
     row_chunks,
@@ -27,7 +26,6 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import single_or_double
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
@@ -162,22 +160,6 @@ def _indefinite_spectrum(gram: Array, trace: float) -> tuple[Array, Array] | Non
     return None
 
 
-def as_floats(K: Any) -> Array:
-    """Numbers in an array of any library, or in lists, as floats."""
-    return single_or_double(K if is_array(K) else np.asarray(K))
-
-
-def checked_stack(kernels: Any) -> Array:
-    """Kernels as an array (p, n, n) of floats."""
-    stack = as_floats(kernels)
-    if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
-        raise ValueError(
-            "a bank of kernels takes an array of shape (p, n, n); "
-            f"got shape {tuple(stack.shape)}"
-        )
-    return stack
-
-
 def looks_like_distances(K: Array) -> bool:
     """Whether a matrix (n, n) is 0 on the diagonal, and positive or 0 elsewhere.
 
@@ -295,7 +277,7 @@ def checked_row_weights(row_weights: np.ndarray | None, n: int) -> np.ndarray:
     if np.any(wrong):
         i = int(np.argmax(wrong))
         raise ValueError(
-            f"row_weights must be positive finite numbers; row {i} has {weights[i]!r}. "
-            "Leave out rows of weight 0"
+            f"row_weights must be positive finite numbers; row {i} has "
+            f"{float(weights[i])!r}. Leave out rows of weight 0"
         )
     return weights

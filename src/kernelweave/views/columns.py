@@ -23,6 +23,7 @@ from kernelweave._array import (
     is_array,
     is_numpy,
     namespace,
+    single_or_double,
     take,
     to_numpy,
 )
@@ -1052,12 +1053,6 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     if is_numpy(block) and block.dtype.kind not in "fiub":
         block = _from_objects(block, where, labels)
     return single_or_double(block)
-
-
-def single_or_double(block: Array) -> Array:
-    """Numbers as float32 if that is their dtype, otherwise as float64."""
-    xp = namespace(block)
-    return block if block.dtype == xp.float32 else as_float(block, xp.float64)
 
 
 def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarray:

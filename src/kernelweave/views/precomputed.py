@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from kernelweave._array import Array, is_numpy, namespace, row_chunks, to_numpy
+from kernelweave._array import (
+    Array,
+    is_numpy,
+    namespace,
+    row_chunks,
+    single_or_double,
+    to_numpy,
+)
 from kernelweave.views.columns import (
     checked_array,
     column_names,
@@ -20,7 +27,6 @@ from kernelweave.views.columns import (
     precomputed_names,
     prefixed,
     refuse_no_table,
-    single_or_double,
     some,
     with_names,
 )

@@ -15,6 +15,7 @@ from kernelweave._array import (
     add,
     add_scaled,
     as_float,
+    checked_stack,
     each_in_threads,
     empty,
     eps,
@@ -39,7 +40,6 @@ from kernelweave.kernels.centering import (
     center_and_scale,
     center_in_place,
 )
-from kernelweave.kernels.checks import checked_stack
 from kernelweave.protocols import Bank, FoldKernels
 
 #: Rows that show which kernels are nothing like the identity.

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    as_floats,
     eigh,
     eps,
     from_numpy,
@@ -18,7 +19,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import EIGENVALUE_UNITS
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.checks import as_floats, symmetric
+from kernelweave.kernels.checks import symmetric
 
 
 class SpectralBank(DenseBank):
