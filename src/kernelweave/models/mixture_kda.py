@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import Any, Literal, Self
@@ -19,7 +20,11 @@ from kernelweave.fits.predictive import (
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
-from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
+from kernelweave.models.mixture.projection import (
+    Localise,
+    MixtureProjector,
+    posterior_weights,
+)
 from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -249,6 +254,19 @@ class MixtureKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
+        return self._fit_by(
+            MixtureKDA._learn_mixture, posterior_weights, X, y, sample_weight
+        )
+
+    def _fit_by(
+        self,
+        learn: Callable[..., Mixture],
+        localise: Localise,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Fit with this way to learn the mixture, and to weight experts near a row."""
         check_parameters(self, **MIXTURE_RULES)
         if self.noise == "em" and self.weights not in ("per_class", "shared"):
             raise ValueError(
@@ -263,8 +281,8 @@ class MixtureKDA(KernelDiscriminant):
         read, home = on_device(self, read)
         data, names, views, positions = read
         maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
-        mixture = self._learn_mixture(maps, codes, classes, progress)
-        projector = self._make_projector(mixture)
+        mixture = learn(self, maps, codes, classes, progress)
+        projector = MixtureProjector(mixture, localise, self.missing == "available")
         rows = RowMap(maps, home, maps.views, positions)
         share = projector.shares(data, self.projection == "posterior", own=True)
         panel = mixture.panel
@@ -317,10 +335,6 @@ class MixtureKDA(KernelDiscriminant):
         zero = self.missing == "zero"
         panel = ExpertPanel(maps, codes, classes, zero, choose, progress)
         return learn_mixture(self, panel, experts, progress.iteration)
-
-    def _make_projector(self, mixture: Mixture) -> MixtureProjector:
-        """How experts are combined for each row."""
-        return MixtureProjector(mixture, posterior_weights, self.missing == "available")
 
     def _publish(
         self,

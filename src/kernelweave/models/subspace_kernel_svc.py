@@ -248,7 +248,8 @@ class SubspaceKernelSVC(
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)
         signs = signs_of_codes(codes, len(classes))
-        alpha, scale = self._settle(bank, codes, len(classes), design)
+        settings = self.alpha, self.uncorrelated, self.scale
+        alpha, scale = alpha_and_unit(bank, codes, len(classes), design, *settings)
         C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
         problem = (bank, signs, alpha, C, MACHINE_SHARE * goals["aim"], design)
         found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
@@ -298,34 +299,6 @@ class SubspaceKernelSVC(
                 f"solver={self.solver!r} is for uncorrelated=True, where learning the "
                 "weights is a convex problem; use 'auto'"
             )
-
-    def _settle(
-        self, bank: Bank, codes: np.ndarray, n_classes: int, design: RowDesign
-    ) -> tuple[float, float]:
-        """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
-
-        ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the
-        rows. The unit is ``n / tr(K)`` for the mean kernel G and
-        ``K = G (G + alpha I)^-1 G``, or without the last G if uncorrelated; with row
-        weights n is their sum, and the kernels are scaled by the roots.
-        """
-        uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        alpha = self.alpha
-        if alpha == "auto":
-            alpha = AUTO_ALPHA * design.level if self.uncorrelated else "loo"
-        if alpha == "loo":
-            factor = label_factor(codes, n_classes, weights=design.weights)
-            labels = from_numpy(factor, bank.like)
-            alpha = LooPath(bank.combine(uniform), labels, design).best_alpha()
-        if self.scale is None:
-            return float(alpha), 1.0
-        gram = bank.combine(uniform)
-        smooth = RegularizedKernel(gram, float(alpha), design).solve(gram)
-        if self.uncorrelated:
-            trace = float(namespace(smooth).linalg.trace(smooth))
-        else:
-            trace = dot(gram, smooth)
-        return float(alpha), design.total / trace
 
     def _has_weights(self, n_kernels: int) -> bool:
         """Whether there are weights to choose."""
@@ -423,6 +396,41 @@ class SubspaceKernelSVC(
             Features.
         """
         return self._projected(X, "transform", "subspace_coef_")
+
+
+def alpha_and_unit(
+    bank: Bank,
+    codes: np.ndarray,
+    n_classes: int,
+    design: RowDesign,
+    alpha: float | str,
+    uncorrelated: bool,
+    scale: str | None,
+) -> tuple[float, float]:
+    """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
+
+    ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the rows;
+    the other arguments are parameters of :class:`SubspaceKernelSVC`. The unit is
+    ``n / tr(K)`` for the mean kernel G and ``K = G (G + alpha I)^-1 G``, or without the
+    last G if uncorrelated; with row weights n is their sum, and the kernels are scaled
+    by the roots.
+    """
+    uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+    if alpha == "auto":
+        alpha = AUTO_ALPHA * design.level if uncorrelated else "loo"
+    if alpha == "loo":
+        factor = label_factor(codes, n_classes, weights=design.weights)
+        labels = from_numpy(factor, bank.like)
+        alpha = LooPath(bank.combine(uniform), labels, design).best_alpha()
+    if scale is None:
+        return float(alpha), 1.0
+    gram = bank.combine(uniform)
+    smooth = RegularizedKernel(gram, float(alpha), design).solve(gram)
+    if uncorrelated:
+        trace = float(namespace(smooth).linalg.trace(smooth))
+    else:
+        trace = dot(gram, smooth)
+    return float(alpha), design.total / trace
 
 
 def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:

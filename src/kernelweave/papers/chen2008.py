@@ -46,6 +46,7 @@ from kernelweave.fits.subspace import (
 from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
+from kernelweave.models.subspace_kernel_svc import alpha_and_unit
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
@@ -284,9 +285,9 @@ def rounds(split: Halves, uncorrelated: bool) -> dict[str, Any]:
     scale = len(train) / np.trace(train)
     train, test = scale * train, scale * test
     classes, codes = np.unique(split.y_train, return_inverse=True)
-    model = SubspaceKernelSVC(alpha="loo", uncorrelated=uncorrelated)
-    design = RowDesign(len(train))
-    alpha, unit = model._settle(DenseBank(train[None]), codes, len(classes), design)
+    bank, design = DenseBank(train[None]), RowDesign(len(train))
+    how = "loo", uncorrelated, "trace"
+    alpha, unit = alpha_and_unit(bank, codes, len(classes), design, *how)
     kernel, C = RegularizedKernel(train, alpha), unit * split.setting
     problem, found = ten_rounds(kernel, split.y_train, C, uncorrelated)
     saddle = problem.lower_bound(problem.closed_form_duals(), None)

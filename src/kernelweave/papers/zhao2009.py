@@ -53,8 +53,8 @@ from kernelweave.models import (
 from kernelweave.papers.experiment import Columns, Split, partition, read_paper
 from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
-    PrintedMixtureKDA,
-    PrintedPosteriorKDA,
+    fit_printed_mixture,
+    fit_printed_posterior,
 )
 from kernelweave.papers.results import Estimate, Results, all_hold
 
@@ -260,12 +260,17 @@ def measured(
     return {"accuracy": accuracy, "kernels": selected, "weights": mean / mean.sum()}
 
 
+def fit_mixture(views: Any, X: Any, y: Any, **setting: Any) -> MixtureKDA:
+    """The mixture as :class:`MixtureKDA` learns it."""
+    return MixtureKDA(views, cv=None, **setting).fit(X, y)
+
+
 def mixture(
-    split: Halves, kind: type[MixtureKDA] = MixtureKDA, **setting: Any
+    split: Halves, fit: Callable[..., MixtureKDA] = fit_mixture, **setting: Any
 ) -> dict[str, Any]:
     """MPKDA; each expert learns from the rows that have its kernel."""
-    model = kind(split.views(), missing="available", **setting)
-    model.fit(split.train, split.y_train)
+    data = split.views(), split.train, split.y_train
+    model = fit(*data, missing="available", **setting)
     return measured(model, split, split.test, model.class_weights_)
 
 
@@ -303,7 +308,7 @@ def single(split: Halves, best: bool) -> dict[str, float]:
 
 
 #: The paper has no prior over the weights.
-likeliest = functools.partial(mixture, concentration=0.0, cv=None)
+likeliest = functools.partial(mixture, concentration=0.0)
 
 #: Eq. 41 of Ye et al. (2007): lambda is learned too.
 discriminant = functools.partial(one_sum, kind=MultipleKernelFDA, norm=1, alpha="learn")
@@ -320,11 +325,9 @@ COLUMNS: Columns = {
     BEST: functools.partial(single, best=True),
     AVERAGE: functools.partial(single, best=False),
     KDA_LOO: functools.partial(one_sum, kind=MultipleKernelFDA, norm=1),
-    PRIOR: functools.partial(mixture, concentration=0.1, cv=None),
-    "Pri as printed": functools.partial(mixture, kind=PrintedMixtureKDA),
-    PRINTED_WEIGHTS: functools.partial(
-        likeliest, kind=PrintedPosteriorKDA, projection="posterior"
-    ),
+    PRIOR: functools.partial(mixture, concentration=0.1),
+    "Pri as printed": functools.partial(mixture, fit=fit_printed_mixture),
+    PRINTED_WEIGHTS: functools.partial(likeliest, fit=fit_printed_posterior),
     EQUAL_WEIGHTS: functools.partial(likeliest, weights="uniform"),
     "mean kernel": functools.partial(one_sum, kind=KernelFDA),
 }

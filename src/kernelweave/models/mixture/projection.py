@@ -69,6 +69,10 @@ def _over(part: np.ndarray, total: np.ndarray, otherwise: np.ndarray) -> np.ndar
     return np.where(total > 0, part / np.where(total > 0, total, 1.0), otherwise)
 
 
+#: Posterior weights (m, p, k), as :func:`posterior_weights` computes them.
+Localise = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
 class MixtureProjector:
     """Means of the experts, and their similarities, for new rows.
 
@@ -88,7 +92,7 @@ class MixtureProjector:
     def __init__(
         self,
         mixture: Mixture,
-        localise: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+        localise: Localise,
         gaps: bool = False,
     ) -> None:
         panel, self.localise = mixture.panel, localise

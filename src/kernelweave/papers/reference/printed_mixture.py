@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +13,11 @@ from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
-from kernelweave.models.mixture.projection import MixtureProjector
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
-from kernelweave.models.shared.base import Progress
-from kernelweave.models.shared.inputs import check_parameters, positive
+from kernelweave.models.shared.base import Progress, fit_method
+from kernelweave.models.shared.inputs import check_parameters, integer, positive
 from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.solvers.solve import LocalSolution
 
@@ -59,15 +59,19 @@ def printed_variance(model: ProbabilisticKDA, X: Any) -> np.ndarray:
     return (noise + squares @ inverse) * to_numpy(model.amplitude_)
 
 
-class PrintedPosteriorKDA(MixtureKDA):
-    """:class:`MixtureKDA` whose posterior projection uses the weights of Eq. 26."""
-
-    def _make_projector(self, mixture: Mixture) -> MixtureProjector:
-        return MixtureProjector(mixture, printed_weights, self.missing == "available")
-
-
-class PrintedMixtureKDA(PrintedPosteriorKDA):
-    """The printed algorithm: Eqs. 13-20 for each class, then Eq. 23 or 26.
+def fit_printed_mixture(
+    views: Any,
+    X: Any,
+    y: Any,
+    *,
+    projection: Literal["prior", "posterior"] = "prior",
+    noise: float = 1.0,
+    missing: Literal["error", "available", "zero"] = "error",
+    tol: float = 1e-6,
+    max_iter: int = EM_STEPS,
+    psd: Literal["error", "clip", "trust"] = "error",
+) -> MixtureKDA:
+    """A mixture fitted by the printed algorithm: Eqs. 13-20, then Eq. 23 or 26.
 
     Densities are in-sample: each training row is part of the fit. Where a kernel can
     interpolate, the likelihood is unbounded: the noise falls to zero, and the weights
@@ -76,71 +80,78 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
 
     Parameters
     ----------
-    views, projection, missing, tol, psd, verbose
-        As in :class:`MixtureKDA`; ``tol`` is the largest change of a weight in a step.
+    views, projection, missing, psd
+        As in :class:`MixtureKDA`.
+    X, y : array-like
+        Rows and labels, as for its ``fit``.
     noise : float, default=1.0
         Initial noise, relative to the mean eigenvalue of a kernel.
+    tol : float, default=1e-6
+        The largest change of a weight in the last step.
     max_iter : int, default=100
         Maximum number of steps.
+
+    Returns
+    -------
+    model : MixtureKDA
+        Fitted. Its own ``fit`` would learn as usual.
     """
+    model = MixtureKDA(
+        views,
+        projection=projection,
+        noise=noise,
+        missing=missing,
+        tol=tol,
+        max_iter=max_iter,
+        cv=None,
+        psd=psd,
+    )
+    check_parameters(model, noise=positive(), max_iter=integer(1))
+    return _fit(model, X, y, learn_as_printed)
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        projection: Literal["prior", "posterior"] = "prior",
-        noise: float = 1.0,
-        missing: Literal["error", "available", "zero"] = "error",
-        tol: float = 1e-6,
-        max_iter: int = EM_STEPS,
-        psd: Literal["error", "clip", "trust"] = "error",
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            views,
-            projection=projection,
-            noise=noise,
-            missing=missing,
-            tol=tol,
-            max_iter=max_iter,
-            cv=None,
-            psd=psd,
-            verbose=verbose,
-        )
 
-    def _learn_mixture(
-        self,
-        maps: ViewMaps,
-        codes: np.ndarray,
-        classes: np.ndarray,
-        progress: Progress,
-    ) -> Mixture:
-        check_parameters(self, noise=positive())
-        if maps.design.weights is not None:
-            raise ValueError(
-                f"{type(self).__name__}: the printed algorithm has no row weights; "
-                "leave out sample_weight, or use MixtureKDA"
-            )
-        n, p, like = len(maps.observed), len(maps.names), maps.like
-        require_memory(
-            p * n * n * namespace(like).finfo(like.dtype).bits // 8,
-            f"all eigenvectors of {p} kernels over {n} rows",
-            "use MixtureKDA, or fewer kernels or rows",
-            like=like,
-        )
-        paths: Paths = {}
+def fit_printed_posterior(views: Any, X: Any, y: Any, **setting: Any) -> MixtureKDA:
+    """A mixture whose posterior projection uses the weights of Eq. 26 as printed.
 
-        def start(e: int, path: PredictivePath) -> Expert:
-            paths[e] = path
-            return choose_noise(path, float(self.noise), "unit")
+    The ``setting`` has parameters of :class:`MixtureKDA`; there are no folds.
+    """
+    model = MixtureKDA(views, projection="posterior", cv=None, **setting)
+    return _fit(model, X, y, MixtureKDA._learn_mixture)
 
-        zero = self.missing == "zero"
-        panel = ExpertPanel(maps, codes, classes, zero, start, progress)
-        weights, outcomes = printed_em(panel, paths, self)
-        problem = (
-            f"mixture likelihood of {p} experts, in-sample densities, nats per row"
-        )
-        return Mixture(panel, weights, outcomes, problem)
+
+@fit_method
+def _fit(
+    model: MixtureKDA, X: Any, y: Any, learn: Callable[..., Mixture]
+) -> MixtureKDA:
+    return model._fit_by(learn, printed_weights, X, y)
+
+
+def learn_as_printed(
+    model: MixtureKDA,
+    maps: ViewMaps,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    progress: Progress,
+) -> Mixture:
+    """The experts and their weights by :func:`printed_em`, from classes (n,)."""
+    n, p, like = len(maps.observed), len(maps.names), maps.like
+    require_memory(
+        p * n * n * namespace(like).finfo(like.dtype).bits // 8,
+        f"all eigenvectors of {p} kernels over {n} rows",
+        "use MixtureKDA, or fewer kernels or rows",
+        like=like,
+    )
+    paths: Paths = {}
+
+    def start(e: int, path: PredictivePath) -> Expert:
+        paths[e] = path
+        return choose_noise(path, float(model.noise), "unit")
+
+    zero = model.missing == "zero"
+    panel = ExpertPanel(maps, codes, classes, zero, start, progress)
+    weights, outcomes = printed_em(panel, paths, model)
+    problem = f"mixture likelihood of {p} experts, in-sample densities, nats per row"
+    return Mixture(panel, weights, outcomes, problem)
 
 
 def in_sample(path: PredictivePath, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
