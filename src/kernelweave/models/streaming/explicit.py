@@ -42,8 +42,6 @@ NEEDED = {
     "centre": True,
     "scale": "trace",
 }
-#: Solvers that need n x n kernels.
-CONES = ("qcqp", "sdp")
 
 
 def refused(model: KernelModel) -> dict[str, Any]:
@@ -59,10 +57,6 @@ def check_features(model: KernelModel, why: str) -> None:
             f"explicit features exist for {name}={NEEDED[name]!r} only; got {value!r} "
             f"(they are used because {why})"
         )
-    if model.solver in CONES:
-        raise ValueError(
-            f"solver={model.solver!r} needs n x n kernels; got explicit features"
-        )
     if model.features == "on_the_fly":
         raise ValueError(
             "features='on_the_fly' makes kernels between all rows, without any "
@@ -74,7 +68,7 @@ def check_features(model: KernelModel, why: str) -> None:
 def may_fall_back(model: KernelModel) -> bool:
     """Whether features may replace kernels: no parameter demands kernels."""
     free = model.features == "auto" and not is_precomputed(model.views)
-    return free and not refused(model) and model.solver not in CONES
+    return free and not refused(model)
 
 
 def _no_groups(why: str) -> ValueError:
