@@ -70,6 +70,7 @@ USELESS = {
     "id": ([f"p{i}" for i in range(N)], "as in an id"),
     "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, next to '-'"),
     "dates": ([f"{i + 1}.12.20" for i in range(N)], "in an unknown form: '1.12.20'"),
+    "ISO dates": (list(DAYS.astype(str)), "dates as text: "),
     "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
     "per cent": ([f"{i}%" for i in range(N)], "numbers or dates in an unknown form"),
     "long text": (

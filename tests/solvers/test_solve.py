@@ -12,7 +12,7 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import InfeasibleError, Iterate, Method
-from kernelweave.solvers import Solution, solve
+from kernelweave.solvers import Solution, certify, solve
 from kernelweave.weights import CappedSimplex, LpBall, Simplex, Uniform
 
 solve_module = importlib.import_module("kernelweave.solvers.solve")
@@ -359,6 +359,24 @@ def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
 def test_bad_arguments_are_named(small_problem, arguments, message):
     with pytest.raises(ValueError, match=message):
         solve(small_problem(1e-2), Simplex(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("simplex", r"weights must be a set such as Simplex\(\); got 'simplex'"),
+        (Simplex, r"weights must be a set such as Simplex\(\); got <class"),
+        (None, "weights must be a set"),
+    ],
+)
+def test_what_is_no_problem_is_named(small_problem, weights, message):
+    criterion = small_problem(1e-2)
+    with pytest.raises(TypeError, match=message):
+        solve(criterion, weights)
+    with pytest.raises(TypeError, match=message):
+        certify(criterion, weights, np.ones(1), None)
+    with pytest.raises(TypeError, match=r"criterion must be .* Fisher\(bank, H, alph"):
+        solve(criterion.bank, Simplex())
 
 
 def test_float32_goes_on_to_its_aim(small_problem):

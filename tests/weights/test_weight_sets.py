@@ -114,7 +114,7 @@ def test_only_the_balls_contain_smaller_weights():
     assert LpBall(2).violation(half) == 0.0
 
 
-@pytest.mark.parametrize("norm", [1, 1.0, 0.5, 0, -2, float("nan"), -np.inf])
+@pytest.mark.parametrize("norm", [1, 1.0, 0.5, 0, -2, float("nan"), -np.inf, "2", None])
 def test_a_norm_that_is_no_norm_is_named(norm):
     with pytest.raises(ValueError, match=r"norm > 1, got .*Simplex\(\) for norm 1"):
         LpBall(norm)

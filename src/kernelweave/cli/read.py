@@ -14,6 +14,7 @@ from typing import Any
 
 from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.exceptions import library
+from kernelweave.kernels.encoding import DATE
 from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
@@ -32,8 +33,6 @@ PARQUET_BYTES = 2**25
 UNNAMED = 100
 #: Number of lines from which the separator is inferred.
 SNIFFED = 20
-#: An ISO date, with or without a time.
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$")
 
 
 def pandas_or_why() -> Any:
@@ -87,7 +86,7 @@ def _read_dates(pandas: Any, path: str, frame: Any, as_text: Sequence[str]) -> N
         values = frame[name].dropna()
         if pandas.api.types.infer_dtype(values) != "string":
             continue  # early versions of pandas: truth values with gaps
-        if values.astype(str).str.match(DATE).all():
+        if values.astype(str).str.fullmatch(DATE).all():
             dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
             lost = frame.loc[dates.isna() & frame[name].notna(), name].tolist()
             if lost:

@@ -197,6 +197,8 @@ def _use(label: Any, column: Column) -> ColumnUse:
         strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
             reason = "numbers as text" + (f", next to {odd[0]!r:.40}" if odd else "")
+        elif all(DATE.fullmatch(value) for value in known):
+            reason = f"dates as text: {known[0]!r}"
         elif 2 * len(strange) > n_values:
             reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
@@ -207,6 +209,8 @@ def _use(label: Any, column: Column) -> ColumnUse:
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
+#: A date, perhaps with a time, as text in the form of ISO 8601.
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?")
 #: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
@@ -289,7 +293,9 @@ def _warn(plan: ColumnPlan, view: str) -> None:
 
 
 def _how_to_write(reasons: str) -> str:
-    """Advice on numbers that were taken for text."""
+    """Advice on numbers and dates that were taken for text."""
+    if "dates as text" in reasons:
+        return "Turn text into dates, for example with pandas.to_datetime. "
     known = "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
     return known if "(numbers" in reasons or ": numbers" in reasons else ""
 

@@ -242,6 +242,7 @@ def certify(
         If the weights are not in the set, or too many or too few: nothing can be
         certified.
     """
+    _require_problem(criterion, weight_set)
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (criterion.n_weights,):
         raise ValueError(
@@ -524,6 +525,7 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
+    _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
     limit = chosen.max_iter if max_iter is None else max_iter
     if limit < 1:
@@ -574,6 +576,16 @@ def solve(
         tol=tol,
         trace=tuple(trace),
     )
+
+
+def _require_problem(criterion: object, weights: object) -> None:
+    """Refuse what is no criterion or no weight set."""
+    for name, given, such in (
+        ("criterion", criterion, "a criterion such as Fisher(bank, H, alpha)"),
+        ("weights", weights, "a set such as Simplex()"),
+    ):
+        if isinstance(given, type) or not hasattr(given, "offers"):
+            raise TypeError(f"{name} must be {such}; got {given!r:.80}")
 
 
 #: Share of the way from a given start to the inside of the set: interior methods cannot

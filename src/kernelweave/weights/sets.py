@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.exceptions import is_positive
 from kernelweave.protocols import Polyhedron, WeightSet
 
 
@@ -22,7 +23,7 @@ class LpBall(WeightSet):
     offers = frozenset({"norm", "polyhedron"})
 
     def __init__(self, norm: float = 2.0) -> None:
-        if not norm > 1:
+        if not (is_positive(norm) or norm == np.inf) or norm <= 1:
             raise ValueError(
                 f"LpBall needs norm > 1, got {norm!r}; use Simplex() for norm 1"
             )
