@@ -1,14 +1,13 @@
 """Warnings and errors of kernelweave, as classes that users can filter.
 
 Also the error of a library that is not installed, which says how to get it, and that of
-a number that is too small.
+a count that is too small.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 
@@ -33,18 +32,6 @@ def require_count(least: int, **counts: Any) -> None:
     for name, value in counts.items():
         if not (isinstance(value, Integral) and int(value) >= least):
             raise ValueError(f"{name} must be an int >= {least}; got {value!r}")
-
-
-def is_positive(value: object) -> bool:
-    """Whether a value is a finite number above zero."""
-    return isinstance(value, Real) and 0.0 < float(value) < math.inf
-
-
-def require_positive(**numbers: Any) -> None:
-    """Refuse everything but finite numbers above zero."""
-    for name, value in numbers.items():
-        if not is_positive(value):
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
 
 
 def library(name: str, otherwise: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -16,6 +18,18 @@ from kernelweave._tolerances import (
     NEGLIGIBLE_WEIGHT,
     NO_KERNEL,
 )
+
+
+def is_positive(value: object) -> bool:
+    """Whether a value is a finite number above zero, as alpha, C and norms must be."""
+    return isinstance(value, Real) and 0.0 < float(value) < math.inf
+
+
+def require_positive(**numbers: Any) -> None:
+    """Refuse everything but finite numbers above zero."""
+    for name, value in numbers.items():
+        if not is_positive(value):
+            raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
 
 
 class InfeasibleError(FactorizationError):

@@ -25,7 +25,6 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
-from kernelweave.exceptions import is_positive, require_positive
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
     KernelFit,
@@ -37,7 +36,14 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.kernels.banks.dense import REACHED
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation, KernelCriterion
+from kernelweave.protocols import (
+    Bank,
+    CertificateTerms,
+    Evaluation,
+    KernelCriterion,
+    is_positive,
+    require_positive,
+)
 
 #: Weights that an interior method keeps positive, where they should be zero.
 KEPT_POSITIVE = 1e-100

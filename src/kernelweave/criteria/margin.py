@@ -27,7 +27,6 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.exceptions import is_positive, require_positive
 from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
 from kernelweave.inner.saddle import (
     SEPARABLE,
@@ -56,6 +55,8 @@ from kernelweave.protocols import (
     Evaluation,
     InfeasibleError,
     KernelCriterion,
+    is_positive,
+    require_positive,
 )
 
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.

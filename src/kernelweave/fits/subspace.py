@@ -17,7 +17,6 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.exceptions import require_positive
 from kernelweave.fits.ridge import (
     RowDesign,
     StandardOutputs,
@@ -30,6 +29,7 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_machines
 from kernelweave.kernels.checks import checked_matrix
+from kernelweave.protocols import require_positive
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8

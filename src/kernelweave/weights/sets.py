@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.exceptions import is_positive
-from kernelweave.protocols import Polyhedron, WeightSet
+from kernelweave.protocols import Polyhedron, WeightSet, is_positive
 
 
 class LpBall(WeightSet):

@@ -7,9 +7,8 @@ from scipy import linalg
 
 from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import IDLE, NEXT_TO_ZERO, NULL_EIGENVALUE, ROUNDING_UNITS
-from kernelweave.exceptions import is_positive
 from kernelweave.kernels.banks.dense import combine_in_double
-from kernelweave.protocols import Bank, Polyhedron
+from kernelweave.protocols import Bank, Polyhedron, is_positive
 from kernelweave.weights.polyhedral import (
     LP_TOLERANCE,
     box_maximizer,
