@@ -260,7 +260,7 @@ def test_columns_of_any_size(make, views, scale):
         assert_array_equal(label_of(model, new * scale), classes)
 
 
-@pytest.mark.parametrize("make", kinds(takes("cv"), cv=5, norm=2))
+@pytest.mark.parametrize("make", kinds(takes("cv"), cv=2, norm=2))
 def test_folds_of_columns_of_any_size(make):
     X, new, y, labels = table()
     y = y if is_regressor(make()) else labels[:40]

@@ -154,12 +154,13 @@ def test_fits_that_overlap_hide_no_warnings(model, monkeypatch):
 
 
 @pytest.mark.parametrize("storage", ["matrices", "on_the_fly"])
-def test_passes_in_threads_are_those_in_one(storage, rng):
-    n, weights, found = 2010, np.array([0.3, 0.7]), []
+def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
+    monkeypatch.setattr(_array, "FEW_ENTRIES", 1000**2)  # in parts of fewer rows
+    n, weights, found = 1010, np.array([0.3, 0.7]), []
     X, b = rng.normal(size=(n, 3)), rng.normal(size=(n, 2))
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
     some = np.delete(np.arange(n), [0, 7])
-    assert len(some) ** 2 > FEW_ENTRIES  # even a part of one kernel
+    assert len(some) ** 2 > _array.FEW_ENTRIES  # even a part of one kernel
     for threads in (1, 2):
         with threadpool_limits(limits=threads, user_api="blas"):
             source = FeatureSource([View("a", [RBF(), Laplacian()], [0, 1, 2])], [X])

@@ -127,8 +127,8 @@ def save(
     path : str or path-like
         The file; by convention its name ends in ``.kw``.
     notes : dict, default=None
-        Anything else that JSON can hold, by names, such as ``{"cohort": "2024"}``;
-        ``kernelweave inspect`` shows it.
+        Anything else that JSON can hold, under names of your choice, such as
+        ``{"cohort": "2024"}``; ``kernelweave inspect`` shows it.
 
     See Also
     --------

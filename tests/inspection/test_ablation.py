@@ -99,7 +99,7 @@ def test_order(rng):
     assert "good" in result.recommended and "junk" not in result.recommended
     assert "'junk'" in result.recommendation
     dear = {"good": 1000.0, "fair": 1.0, "junk": 1.0}
-    order = view_ablation(model, X, y, cv=3, cost=dear, random_state=0).order
+    order = view_ablation(model, X, y, cv=2, cost=dear, random_state=0).order
     assert order[-1]["views"] == ["fair"] or order[-1]["views"] == ["junk"]
 
 
@@ -140,14 +140,14 @@ def test_regression_and_outputs(rng):
     X, _ = make_data(rng)
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
     model = MultipleKernelRidge(VIEWS, **PLAIN).fit(X, y)
-    result = view_ablation(model, X, y, cv=KFold(4))
+    result = view_ablation(model, X, y, cv=KFold(3))
     assert result.loss_name == "squared error of standardised outputs"
     assert result.recommended == ["good", "fair"]
-    in_other_units = view_ablation(model, X, y * [1.0, 1e-9], cv=KFold(4))
+    in_other_units = view_ablation(model, X, y * [1.0, 1e-9], cv=KFold(3))
     assert in_other_units.recommended == result.recommended
     assert in_other_units.baseline_loss == pytest.approx(result.baseline_loss)
     junk = result.views[2]
-    assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.03 of it
+    assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.07 of it
     assert junk["score_without"] > 0.9  # measured: 0.99
 
 
@@ -320,7 +320,7 @@ def test_noise_in_a_balanced_model_is_not_recommended():
 
 @pytest.mark.one_seed
 def test_noise_beside_a_class_that_is_not_judged_is_not_recommended():
-    """To know that it never comes was a gain: 29 of 30 draws recommended a view."""
+    """It paid to know that it never occurs: 27 of 30 draws recommended a view."""
     X, y = make_data(np.random.default_rng(0), n=41, signal=0.0)
     y = np.array(["ill", "well"])[np.arange(41) % 2].astype(object)
     y[0] = "odd"

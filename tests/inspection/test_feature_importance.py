@@ -200,7 +200,7 @@ def test_resamples_of_groups_are_not_to_be_trusted(rng):
     X, groups = rng.normal(size=(20, 3)), np.arange(20) // 2
     model = MultipleKernelRidge([("v", "linear", [0, 1, 2])], alpha=0.1, cv=None)
     model.fit(X, X[:, 0], groups=groups)
-    with pytest.warns(KernelWarning, match="fitted with groups: the intervals take"):
+    with pytest.warns(KernelWarning, match="fitted with groups: the intervals treat"):
         feature_importance(model, "v", X=X, y=X[:, 0], n_resamples=2, random_state=0)
 
 

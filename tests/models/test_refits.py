@@ -192,9 +192,9 @@ def test_noise_does_not_look_certain(name):
     for draw in range(2):
         rng = np.random.default_rng(draw)
         X, new = rng.normal(size=(30, 12)), rng.normal(size=(500, 12))
-        model = clone(MODELS[name]).set_params(views=views, cv=5).fit(X, y)
+        model = clone(MODELS[name]).set_params(views=views, cv=3).fit(X, y)
         losses.append(log_loss(rng.integers(0, 5, 500), model.predict_proba(new)))
-    assert np.mean(losses) - np.log(5) < 0.03  # measured: 0.002
+    assert np.mean(losses) - np.log(5) < 0.03  # measured: 0.006 at most
 
 
 def without_a_view(X):

@@ -48,7 +48,7 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
         options.task = task
     problem = read_problem(options, model)
     training = training_digests(notes, len(problem.samples.views))
-    if len(training):  # with every row of the fit that has any view
+    if len(training):  # the tables must have every row of the fit that has any view
         given = digests(problem.samples)
         known = were_seen(training[training.any(axis=1)], given)
         if len(given) != notes.get("rows") or not known.all():

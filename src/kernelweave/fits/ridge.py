@@ -662,7 +662,7 @@ class AlphaPath(ABC):
         return np.mean(self.errors(alphas[:, None]), axis=1)
 
     def best_of(self, alphas: np.ndarray) -> float:
-        """The one of ascending ``alphas`` (a,) with the smallest error."""
+        """Of ascending ``alphas`` (a,), the one with the smallest error."""
         return float(alphas[_last_best(self.press(alphas)[:, None])[0]])
 
     def best_alpha(self, per_target: bool = False) -> Any:

@@ -162,7 +162,10 @@ def targets_of(y: Any, owner: str) -> np.ndarray:
 def standard_outputs(
     y: np.ndarray, owner: str, why: str, weights: np.ndarray | None = None
 ) -> StandardOutputs:
-    """Outputs (n,) or (n, t) of a regression, one of which must vary: ``why``."""
+    """Outputs (n,) or (n, t) of a regression; it is an error if none varies.
+
+    The message begins with ``owner`` and says ``why`` they must.
+    """
     outputs = StandardOutputs.of(y.reshape(len(y), -1).astype(float), weights)
     if not outputs.varies.any():
         raise ValueError(

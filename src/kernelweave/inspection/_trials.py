@@ -91,7 +91,8 @@ class Trials:
         a class that no fold judges count 0.
     judged : ndarray of bool of shape (q,)
         Which classes have rows that are judged. The loss is that of probabilities given
-        one of these: with a class that never comes, to know this would be a gain.
+        that a row is of one of these classes: otherwise it would pay to know that the
+        others never occur.
     unit : ndarray of shape (1,) or (q,)
         That in which the outputs of a regression are judged.
     folds : list of (train, test)

@@ -293,7 +293,7 @@ class ContributionsDisplay(Drawn):
     title : str, default=None
         Title of the plot.
     start : str, default="average row"
-        What has the intercept as its decision value.
+        Label of the place where the bars start: what the intercept stands for.
 
     Attributes
     ----------

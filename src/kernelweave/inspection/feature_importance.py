@@ -353,8 +353,8 @@ def _check_resampling(model: Any, X: Any, y: Any, n_resamples: int) -> None:
         raise ValueError(f"n_resamples must be 0 or at least 2; got {n_resamples!r}")
     if fitted_model(model)._has_groups:
         warnings.warn(
-            "feature_importance fits again on rows drawn one by one, but the model was "
-            "fitted with groups: the intervals take all rows for independent and are "
+            "feature_importance refits on rows drawn one by one, but the model was "
+            "fitted with groups: the intervals treat all rows as independent and are "
             "too narrow. Use n_resamples=0",
             KernelWarning,
             stacklevel=3,

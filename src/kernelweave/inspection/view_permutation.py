@@ -223,7 +223,10 @@ def _training_rows(model: Any, blocks: Any) -> int | None:
 
 
 def _is_single(block: Any) -> bool:
-    """Whether rows are numbers of single precision, as copies of others may be."""
+    """Whether single precision can hold all numbers, as it can those of a float32 copy.
+
+    Training rows are then rounded, too, before they are compared.
+    """
     if isinstance(block, Columns) or issparse(block):
         return False
     rows = to_numpy(block)

@@ -229,8 +229,8 @@ class ViewSharesDisplay(Drawn):
     A bar is the share of the view in the combined kernel, the line its interval over
     halves of the rows (:func:`weight_intervals`), and the column on the right says in
     how many halves the view had more than 1 % or, if p-values are given, how often a
-    shuffled copy of the view gets as much weight. Only p-values make views stand out:
-    useless views, too, are selected in many halves.
+    shuffled copy of the view gets as much weight. Only views with small p-values are
+    highlighted: useless views, too, are selected in many halves.
 
     Parameters
     ----------

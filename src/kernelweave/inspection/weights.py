@@ -106,9 +106,9 @@ class KernelWeightsDisplay(Drawn):
     """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
 
     A dark bar is the total weight of a view, the light bars below it are its kernels,
-    and the numbers are percentages of the sum of all weights, without their signs if
-    some are negative. Kernels of weight zero are only counted, and if there are more
-    than ``max_rows`` rows, only the heaviest kernels are shown individually.
+    and the numbers are percentages of the sum of all absolute weights. Kernels of
+    weight zero are only counted, and if there are more than ``max_rows`` rows, only the
+    heaviest kernels are shown individually.
 
     Parameters
     ----------

@@ -65,8 +65,8 @@ def ensure_psd(
     error : float, default=0.0
         Bound on the errors of the eigenvalues, if more digits were lost than usual.
     level : float, optional
-        The mean eigenvalue that rounding is measured by, and the scale of the kernel is
-        kept. By default the trace is n, and is so again after clipping.
+        The mean eigenvalue, by which rounding is measured; clipping then keeps the
+        scale of the kernel. By default the trace is n, and clipping restores it.
 
     Returns
     -------

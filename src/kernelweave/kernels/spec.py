@@ -270,10 +270,7 @@ def gram_stack(
 
 
 def sharing(kernel: Kernel) -> tuple[Hashable, str | None]:
-    """A key for the features of a kernel, and the base matrix of these.
-
-    Kernels with the same ones share them.
-    """
+    """What a kernel may share: a key for its features, and the base matrix of these."""
     steps, core = tuple(id(step) for step in kernel.steps), kernel.core
     return (steps, core.takes_columns, core.ignores_origin), core.base
 

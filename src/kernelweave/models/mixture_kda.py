@@ -266,7 +266,7 @@ class MixtureKDA(KernelDiscriminant):
         y: Any,
         sample_weight: Any = None,
     ) -> Self:
-        """Fit with this way to learn the mixture, and to weight experts near a row."""
+        """Fit, given how to learn the mixture and how to weight experts near a row."""
         check_parameters(self, **MIXTURE_RULES)
         if self.noise == "em" and self.weights not in ("per_class", "shared"):
             raise ValueError(

@@ -283,7 +283,7 @@ class SubspaceKernelSVC(
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         self._note_rounding(steepness, subspace=doubted)
-        # If the problem is not convex, a gap that remains after a search to its end is
+        # If the problem is not convex, a gap that remains after a complete search is
         # not a failure.
         local = few or (not convex and self._has_weights(bank.n_kernels))
         self._set_certificate(certificate, warn=not (local and found.converged))

@@ -52,7 +52,7 @@ class Bar:
 def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> str:
     """Horizontal bars with intervals; zero is always on the axis."""
     rows = [row for row in rows if math.isfinite(row.value)]
-    if percent:  # of a whole
+    if percent:  # no interval goes beyond 0 or 100 %
         rows = [Bar(r.label, r.value, tuple(np.clip(r.ends, 0, 1))) for r in rows]
     drawn = [v for row in rows for v in (0.0, row.value, *row.ends) if math.isfinite(v)]
     ticks = round_ticks(min(drawn, default=0.0), max(drawn, default=0.0))

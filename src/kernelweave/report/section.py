@@ -54,7 +54,7 @@ class Case:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        """The groups and the randomness with which rows are drawn."""
+        """Which rows are drawn together, and the seed of the draws."""
         return {name: self.how[name] for name in ("groups", "random_state")}
 
     @cached_property

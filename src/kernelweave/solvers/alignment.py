@@ -123,7 +123,7 @@ def _cone(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
     not zero, an equation determines t. Otherwise inequalities bound t, from below where
     d > 0 and from above where d < 0: no lower bound may exceed an upper one. In either
     case ``w / t`` is in the polyhedron for ``t = max(gauge w)``. Rows that are zero up
-    to rounding, such as the equation that determines t, say nothing.
+    to rounding, such as that of the equation which determines t, constrain nothing.
     """
     below, room = allowed.inequalities()
     equal, equal_to = allowed.equal, allowed.equal_to
@@ -142,7 +142,7 @@ def _cone(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Rows of ``a - b`` (..., m), those zero where only rounding is left."""
+    """``a - b`` (..., m), with zeros for rows of which only rounding is left."""
     difference, size = a - b, np.maximum(np.abs(a), np.abs(b))
     rounding = ROUNDING_UNITS * DOUBLE_EPS * np.max(size, axis=-1)
     left = np.max(np.abs(difference), axis=-1) > rounding

@@ -579,7 +579,7 @@ def solve(
 
 
 def _require_problem(criterion: object, weights: object) -> None:
-    """Refuse what is no criterion or no weight set."""
+    """Refuse anything but a criterion and a weight set."""
     for name, given, such in (
         ("criterion", criterion, "a criterion such as Fisher(bank, H, alpha)"),
         ("weights", weights, "a set such as Simplex()"),

@@ -728,7 +728,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     def _fit_portions(
         self, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any
     ) -> Self:
-        """Add rows to those of earlier calls; learn from their moments, if it is time.
+        """Add rows to those of earlier calls, and learn from all if a fit is due.
 
         As for :meth:`_fit_whole`, subclasses define ``_learn``.
         """

@@ -276,7 +276,7 @@ def first_kernel(X: Any) -> Any:
 
 
 def _label_column(X: Any, y: Any, owner: str) -> np.ndarray:
-    """One label per row of X, (n,); of any kinds, since text may mark some rows."""
+    """One label per row of X, (n,), perhaps of several types: text may mark rows."""
     values = read_targets(X, y, owner)
     if values.ndim == 2 and values.shape[1] > 1:
         raise ValueError(f"{owner}: {_why_no_labels(values, hasattr(y, 'iloc'))}")
@@ -478,7 +478,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
 
 
 def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
-    """Targets from :func:`of_own_type` in float64; text is refused, even of numbers.
+    """Targets from :func:`of_own_type` in float64; refuses text, even "1.5".
 
     Labels read from a file are often text: as numbers they would be ranks at best.
     """

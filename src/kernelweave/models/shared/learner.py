@@ -1067,8 +1067,9 @@ def with_score(
 ) -> Fitted:
     """The fit with its score on folds, which also set the temperature of a classifier.
 
-    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t). The ``options`` name the
-    folds, and who is told of each. Another ``measure`` replaces the accuracy or R^2.
+    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t). The ``options`` say what
+    the folds are, and to whom they are reported. Another ``measure`` replaces the
+    accuracy or R^2.
     """
     classify, report = fitted.gaussians is not None, options.progress.fold
     how = options.cv, targets, design, classify, options.random_state

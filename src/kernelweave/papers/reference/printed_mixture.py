@@ -94,7 +94,7 @@ def fit_printed_mixture(
     Returns
     -------
     model : MixtureKDA
-        Fitted. Its own ``fit`` would learn as usual.
+        Fitted. A later call of its ``fit`` learns as usual.
     """
     model = MixtureKDA(
         views,
@@ -113,7 +113,7 @@ def fit_printed_mixture(
 def fit_printed_posterior(views: Any, X: Any, y: Any, **setting: Any) -> MixtureKDA:
     """A mixture whose posterior projection uses the weights of Eq. 26 as printed.
 
-    The ``setting`` has parameters of :class:`MixtureKDA`; there are no folds.
+    The keyword arguments are parameters of :class:`MixtureKDA`, other than ``cv``.
     """
     model = MixtureKDA(views, projection="posterior", cv=None, **setting)
     return _fit(model, X, y, MixtureKDA._learn_mixture)
