@@ -1541,6 +1541,13 @@ add(
     "Drop such rows",
 )
 add(
+    "a date that is missing in y",
+    labels(lambda y: np.where(np.arange(N) == 7, "NaT", "2020-01-01").astype("M8[D]")),
+    "Input y contains NaN",
+    "row 7",
+    "Drop such rows",
+)
+add(
     "infinity in y",
     labels(lambda y: np.where(np.arange(N) == 7, np.inf, y)),
     "Input y contains infinity",
@@ -1919,6 +1926,14 @@ add(
     arguments(groups=["a", None] * (N // 2)),
     "no entry",
     "groups has no entry for rows 1, 3",
+    "Give every row a group",
+    grouped,
+)
+add(
+    "a date that is missing among groups",
+    arguments(groups=np.where(np.arange(N) < 9, "NaT", "2020-01-01").astype("M8[D]")),
+    "no entry",
+    "groups has no entry for rows 0, 1",
     "Give every row a group",
     grouped,
 )

@@ -38,10 +38,11 @@ def read_ids(values: Any) -> list[Any]:
 
 
 def is_gap(value: Any) -> bool:
-    """Whether a value stands for nothing: None, NaN, or pandas' NA and NaT."""
+    """Whether a value stands for nothing: None, NaN, NaT, or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    may_lack = float | np.floating | np.datetime64 | np.timedelta64
+    return isinstance(value, may_lack) and bool(np.isnan(value))
 
 
 def shown(ids: Iterable[Any], most: int = 3) -> str:

@@ -352,7 +352,7 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
             "Pass its real part, or its real and imaginary parts as two outputs of a "
             "regression"
         )
-    if values.dtype.kind == "f":
+    if values.dtype.kind in "fmM":
         gaps = np.nonzero(~np.isfinite(values))[0].tolist()
         infinite = f"infinity or a value too large for dtype('{values.dtype}')"
         found = "NaN" if np.isnan(values).any() else infinite
@@ -785,7 +785,7 @@ def read_groups(
             "group per row"
         )
     groups = column_or_1d(groups)
-    may_lack = groups.dtype.kind in ("f", "O")
+    may_lack = groups.dtype.kind in "fmMO"
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:
         raise ValueError(
