@@ -1879,6 +1879,14 @@ add(
     takes("class_weight"),
 )
 add(
+    "the weight of one class that is not in y, and of one that is",
+    params(class_weight={0: 2.0, "ill": 2.0}),
+    "0, 'ill', but y has 0, 1",
+    "{name}: class_weight",
+    "the labels of y as keys",
+    takes("class_weight"),
+)
+add(
     "groups of the wrong length",
     arguments(groups=np.arange(N - 1)),
     "the shape (11,)",
