@@ -1541,6 +1541,13 @@ add(
     "Drop such rows",
 )
 add(
+    "a date that is missing in y",
+    labels(lambda y: np.where(np.arange(N) == 7, "NaT", "2020-01-01").astype("M8[D]")),
+    "Input y contains NaN",
+    "row 7",
+    "Drop such rows",
+)
+add(
     "infinity in y",
     labels(lambda y: np.where(np.arange(N) == 7, np.inf, y)),
     "Input y contains infinity",
@@ -1872,6 +1879,14 @@ add(
     takes("class_weight"),
 )
 add(
+    "the weight of one class that is not in y, and of one that is",
+    params(class_weight={0: 2.0, "ill": 2.0}),
+    "0, 'ill', but y has 0, 1",
+    "{name}: class_weight",
+    "the labels of y as keys",
+    takes("class_weight"),
+)
+add(
     "groups of the wrong length",
     arguments(groups=np.arange(N - 1)),
     "the shape (11,)",
@@ -1919,6 +1934,14 @@ add(
     arguments(groups=["a", None] * (N // 2)),
     "no entry",
     "groups has no entry for rows 1, 3",
+    "Give every row a group",
+    grouped,
+)
+add(
+    "a date that is missing among groups",
+    arguments(groups=np.where(np.arange(N) < 9, "NaT", "2020-01-01").astype("M8[D]")),
+    "no entry",
+    "groups has no entry for rows 0, 1",
     "Give every row a group",
     grouped,
 )

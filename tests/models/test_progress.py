@@ -102,6 +102,11 @@ def test_to_stop_ends_the_search_for_a_subspace_too(make_problem):
     with pytest.warns(ConvergenceWarning, match="stopped by the callback"):
         model.fit(problem.X, problem.y)
     assert recorder.ended.count("iteration") == 2  # one for each search
+    recorder = Recorder(stop_after=2)
+    model.set_params(norm=np.inf).set_callbacks(recorder)  # no other weights
+    with pytest.warns(ConvergenceWarning, match="subspace stopped by the callback"):
+        model.fit(problem.X, problem.y)
+    assert recorder.ended.count("iteration") == 2
 
 
 FIRST_NORM = "a callback stopped the fit; norms tried: inf"

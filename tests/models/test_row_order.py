@@ -52,6 +52,16 @@ def test_weights_and_groups_of_rows_in_another_order(name, table):
     KernelFDA(cv=None).fit(X, y, **{name: own})
 
 
+def test_weights_of_a_portion_in_another_order(table):
+    X, y = table
+    own = pd.Series(np.arange(30) % 5 + 1, index=IDS)
+    model = MultipleKernelFDA(norm=1, cv=None).partial_fit(X, y, sample_weight=own)
+    with pytest.raises(ValueError, match=r"different orders.* 's29' in sample_weight"):
+        model.partial_fit(X, y, sample_weight=own[::-1])
+    with pytest.raises(TypeError, match="sample_weight is a masked array"):
+        model.partial_fit(X, y, sample_weight=np.ma.masked_equal(own, 2))
+
+
 @every_estimator
 def test_other_ids_are_a_warning(estimator, table):
     X, y = table

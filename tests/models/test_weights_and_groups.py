@@ -274,6 +274,19 @@ def test_balanced_classes_are_the_weights_they_stand_for(kind, data):
     assert_same(numbers(model, data.new), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["int64", "float64", "str", "object", "datetime64[D]"]
+)
+def test_a_dict_of_classes_has_their_labels_as_keys(dtype, data):
+    """Also those that are text of numbers, such as "1", or dates."""
+    labels = data.classes.astype("U1" if dtype == "object" else dtype).astype(dtype)
+    given = dict(zip(np.unique(labels).tolist(), [2.0, 1.0, 0.5], strict=True))
+    weights = np.array([2.0, 1.0, 0.5])[data.classes]
+    expected = KernelFDA(VIEWS, cv=None).fit(data.X, labels, sample_weight=weights)
+    model = KernelFDA(VIEWS, cv=None, class_weight=given).fit(data.X, labels)
+    assert_same(numbers(model, data.new), numbers(expected, data.new), rtol=1e-12)
+
+
 @pytest.mark.parametrize("how", ["iterator", "partial_fit", "array"])
 def test_a_dict_of_classes_serves_rows_in_portions(how, data):
     y, given = data.classes, {0: 2.0, 2: 0.5}  # class 1 has weight 1

@@ -11,14 +11,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.inputs import check_priors, of_own_type, read_groups
+from kernelweave.models.shared.inputs import (
+    check_priors,
+    class_weights,
+    of_own_type,
+    read_groups,
+)
 from kernelweave.views.columns import is_dict, is_precomputed, some
 from kernelweave.views.precomputed import stack_kernels
 
@@ -210,9 +214,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray 
     if priors is None and model.class_weight is None:
         return weights
     each = np.ones(len(y)) if weights is None else weights
-    factors = compute_class_weight(
-        model.class_weight, classes=classes, y=y, sample_weight=each
-    )
+    factors = class_weights(model.class_weight, classes, codes, each)
     if priors is not None:
         factors = priors * np.sum(each) / np.bincount(codes, each)
     return np.asarray(each * factors[codes])

@@ -264,10 +264,12 @@ class SubspaceKernelSVC(
             max_iter=self.max_iter,
             callback=None if convex and not few else progress.iteration,
         )
+        stopped = few and progress.stopped
         if convex and not few:
             certificate = Certificate.of(found, "")
         else:
-            certificate = self._certificate(found, joint, goals["tol"], remarks)
+            how = found, joint, stopped
+            certificate = self._certificate(*how, goals["tol"], remarks)
         # Eigenvalues t of G enter by t / (t + alpha), or t^2 / (t + alpha).
         steepest = 1.0 / alpha if convex else 1.0
         square = float(np.sum(joint.point.duals**2))
@@ -286,7 +288,8 @@ class SubspaceKernelSVC(
         # If the problem is not convex, a gap that remains after a complete search is
         # not a failure.
         local = few or (not convex and self._has_weights(bank.n_kernels))
-        self._set_certificate(certificate, warn=not (local and found.converged))
+        ended = found.converged and not stopped
+        self._set_certificate(certificate, warn=not (local and ended))
         progress.end()
         return self
 
@@ -339,10 +342,14 @@ class SubspaceKernelSVC(
         self,
         found: Solution | LocalSolution,
         joint: JointSolution,
+        stopped: bool,
         tol: float,
         remarks: tuple[str, ...],
     ) -> Certificate:
-        """The certificate of weights and subspace together."""
+        """The certificate of weights and subspace together.
+
+        A callback may have ``stopped`` the search for the subspace.
+        """
         lower, has_weights = found.lower_bound, self._has_weights(len(found.weights))
         if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
@@ -354,6 +361,8 @@ class SubspaceKernelSVC(
         status = f"{why} no optimum is certified; {apart}"
         if self.uncorrelated and not found.converged:
             status += f"; the search for the weights {found.status}"
+        elif found.converged and stopped:
+            status += f"; the search for the subspace {joint.status}"
         if gap <= tol:
             status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
         return Certificate(

@@ -13,6 +13,9 @@ import numpy as np
 from kernelweave._array import is_array, to_numpy
 from kernelweave.views.columns import counted, some, with_names
 
+#: Types of single values with one that stands for nothing: NaN or NaT.
+MAY_LACK = (float, np.floating, np.datetime64, np.timedelta64)
+
 
 def read_ids(values: Any) -> list[Any]:
     """One Python object per sample; None where there is no id.
@@ -38,10 +41,10 @@ def read_ids(values: Any) -> list[Any]:
 
 
 def is_gap(value: Any) -> bool:
-    """Whether a value stands for nothing: None, NaN, or pandas' NA and NaT."""
+    """Whether a value stands for nothing: None, NaN, NaT, or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    return isinstance(value, MAY_LACK) and bool(np.isnan(value))
 
 
 def shown(ids: Iterable[Any], most: int = 3) -> str:

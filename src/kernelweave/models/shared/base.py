@@ -28,6 +28,7 @@ from kernelweave._array import (
     few_threads,
     from_numpy,
     is_array,
+    is_numpy,
     is_on_gpu,
     namespace,
     same_home,
@@ -924,9 +925,11 @@ def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
 def decode(classes: np.ndarray, codes: Array) -> Array:
     """Labels of class codes (m,), on the codes' device if labels are numbers."""
     labels = classes[to_numpy(codes)]
-    if classes.dtype.kind not in "iuf" or classes.dtype.itemsize > 8:
-        return labels  # which only NumPy has
-    return namespace(codes).asarray(labels, device=device(codes))
+    kind, size = labels.dtype.kind, labels.dtype.itemsize
+    if is_numpy(codes) or kind not in "iuf" or size > 8:
+        return labels  # of a type that only NumPy may have
+    native = labels.astype(f"{kind}{size}")  # in the byte order of the machine
+    return namespace(codes).asarray(native, device=device(codes))
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):

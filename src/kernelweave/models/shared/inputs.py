@@ -13,7 +13,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -352,7 +351,7 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
             "Pass its real part, or its real and imaginary parts as two outputs of a "
             "regression"
         )
-    if values.dtype.kind == "f":
+    if values.dtype.kind in "fmM":
         gaps = np.nonzero(~np.isfinite(values))[0].tolist()
         infinite = f"infinity or a value too large for dtype('{values.dtype}')"
         found = "NaN" if np.isnan(values).any() else infinite
@@ -665,9 +664,8 @@ def weights_of_portion(
             "once, but rows come in portions; give a dict from class to weight"
         )
     _refuse_odd_class_weight(class_weight, owner)
-    values, codes = np.unique(labels, return_inverse=True)
-    found = [float(class_weight.get(label, 1.0)) for label in values.tolist()]
-    return np.array(found)[codes.reshape(-1)]
+    classes, codes = np.unique(labels, return_inverse=True)
+    return class_weights(class_weight, classes, codes, np.ones(len(codes)))[codes]
 
 
 def read_row_weights(
@@ -742,15 +740,28 @@ def _class_weights(
     if isinstance(class_weight, dict):
         _refuse_odd_class_weight(class_weight, owner)
         known = classes.tolist()
-        if class_weight and not any(label in known for label in class_weight):
+        n_used = len(class_weight.keys() & set(known))
+        if n_used < min(len(class_weight), len(known)):  # a key may be misspelt
             raise ValueError(
                 f"{owner}: class_weight is for {some(map(repr, class_weight))}, but y "
                 f"has {some(map(repr, known))}. Use the labels of y as keys"
             )
-    found = compute_class_weight(
-        class_weight, classes=classes, y=y, sample_weight=weights
-    )
-    return np.asarray(found)[codes.reshape(-1)]
+    return class_weights(class_weight, classes, codes, weights)[codes]
+
+
+def class_weights(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The weight of each of the classes (k,), as :func:`read_row_weights` says.
+
+    The rows have class codes and weights (n,).
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, dict):
+        return np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
+    sums = np.bincount(codes, weights)
+    return np.asarray(np.sum(sums) / (len(sums) * sums))
 
 
 def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:
@@ -785,7 +796,7 @@ def read_groups(
             "group per row"
         )
     groups = column_or_1d(groups)
-    may_lack = groups.dtype.kind in ("f", "O")
+    may_lack = groups.dtype.kind in "fmMO"
     gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
     if gaps:
         raise ValueError(

@@ -42,6 +42,7 @@ from kernelweave.kernels.spec import (
 from kernelweave.models.shared.inputs import (
     RowMap,
     check_home,
+    check_same_rows,
     check_sample_weight,
     check_targets,
     choose_forms,
@@ -213,6 +214,7 @@ class Intake:
         """
         targets, owner = self.targets(X, y, start), type(self.estimator).__name__
         blocks = self.rows(X, start)
+        check_same_rows(X, given, owner, "sample_weight")
         with numbered(start):
             weights = check_sample_weight(given, len(targets), owner, all_zero=True)
         of_class = weights_of_portion(targets, self.estimator.class_weight, owner)
