@@ -331,6 +331,19 @@ def test_noise_beside_a_class_that_is_not_judged_is_not_recommended():
     assert found.baseline_loss == pytest.approx(np.log(2))
 
 
+@pytest.mark.one_seed
+def test_noise_beside_a_frequent_class_that_is_not_judged_is_not_recommended():
+    """Compared with guesses of that class, 10 of 10 draws recommended a view."""
+    X, y = make_data(np.random.default_rng(0), n=80, signal=0.0)
+    y = np.array(["ill", "well"])[np.arange(80) % 2].astype(object)
+    y[:40] = "odd"
+    model = MultipleKernelSVC(TWO, norm=1, C=1.0, tol=1e-2).fit(X, y)
+    folds = PredefinedSplit(np.repeat([-1, 0, 1], [40, 20, 20]))
+    found = view_ablation(model, X, y, cv=folds)
+    assert found.recommended == []
+    assert found.baseline_loss == 0.5
+
+
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
     X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
     views = [("a", "linear", [0]), ("b", "linear", [1])]

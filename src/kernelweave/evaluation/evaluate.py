@@ -71,7 +71,9 @@ def evaluate(
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
     With several outputs, it is the mean over those that vary. With ``sample_weight``,
-    both sums are weighted.
+    both sums are weighted. The log loss is that of probabilities given one of the
+    classes that are judged, as in ``view_ablation``: a class with a single row (or
+    group) has no prediction, and to know this would be a gain.
 
     **Leads.** The lead over another method is the same ratio with the difference
     between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
@@ -354,7 +356,9 @@ class _Judge:
             gains = np.zeros_like(gains)  # its errors are the sizes, up to rounding
         parts = {"score": (gains, self.sizes)}
         if rows.probability is not None and rows.classes is not None:
-            losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
+            judged = np.isin(rows.classes, self.y[self.fold > 0])
+            given = np.where(judged, rows.probability, 0.0)
+            losses = log_losses(given, np.searchsorted(rows.classes, self.y))
             parts["log_loss"] = (losses[:, None], self.sizes)
         rows_of = self.weights, self.units
         for key, (u, v) in parts.items():

@@ -183,9 +183,9 @@ class Trials:
 
     def _weights(self, model: Any) -> np.ndarray:
         ones = np.ones(len(self.y))
-        own = None if self.classes is None else rows_by_class(model, self.y)
-        if own is None:
+        if self.classes is None:
             return ones
+        own = np.asarray(rows_by_class(model, self.y, ones))
         rows = np.any(self.truth[:, self.judged] != 0, axis=1)
         return np.where(rows, own / np.mean(own[rows]), 0.0)
 

@@ -290,8 +290,10 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     """
     if not trials.is_rate:
         return 0.0
-    rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each**2))
-    error = np.sqrt(rate * (1.0 - rate) * unequal / len(trials.design.members))
+    rows = np.unique(np.concatenate([test for _, test in trials.folds]))
+    rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each[rows] ** 2))
+    n_units = len(np.unique(trials.design.units[rows]))
+    error = np.sqrt(rate * (1.0 - rate) * unequal / n_units)
     return float(norm.ppf(1.0 - TEST_LEVEL / len(trials.names)) * error)
 
 
