@@ -218,9 +218,11 @@ def evaluate(
             held[name] = predicted(name, method)
         except (ValueError, TypeError) as error:
             held[name] = " ".join(str(error).split())
-    lead_name, by_class = _lead_of(model, targets, weights)
-    each = np.where(fold > 0, design.each, 0.0)
-    in_leads = each if by_class is None else np.where(fold > 0, by_class, 0.0)
+    lead_name = by_class_of(model, "accuracy") if classify else "R2"
+    in_leads = each = np.where(fold > 0, design.each, 0.0)
+    if lead_name not in ("accuracy", "R2"):
+        # A model that weights classes gives up accuracy on purpose.
+        in_leads = np.where(fold > 0, rows_by_class(model, targets, weights), 0.0)
     judge = _Judge(targets, outputs, fold, design.units, each, in_leads)
     table = [judge.record(name, rows, own) for name, rows in held.items()]
     return Bunch(
@@ -259,20 +261,6 @@ def _refuse(model: Any, y: Any) -> None:
             f"y marks rows without a label with {model.unlabelled!r}, and predictions "
             "for them cannot be judged; pass only rows with a label"
         )
-
-
-def _lead_of(
-    model: Any, y: np.ndarray, weights: np.ndarray | None
-) -> tuple[str, np.ndarray | None]:
-    """What leads are measured in, and how much rows (n,) count if not as in the score.
-
-    A model that weights classes gives up accuracy on purpose, and must not be called
-    worse for it.
-    """
-    if not is_classifier(model):
-        return "R2", None
-    name = by_class_of(model, "accuracy")
-    return name, None if name == "accuracy" else rows_by_class(model, y, weights)
 
 
 @dataclass(frozen=True)

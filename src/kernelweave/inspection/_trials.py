@@ -113,7 +113,7 @@ class Trials:
         random_state: Any,
         groups: Any = None,
     ) -> None:
-        model = fitted_model(estimator)
+        self.model = model = fitted_model(estimator)
         self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
         self.every = views_of(model)[0]
@@ -139,7 +139,8 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         tested = np.concatenate([test for _, test in self.folds])
         self.judged = np.any(self.truth[tested] != 0, axis=0)
-        self.each = self._weights(model)
+        self.each = self._weights(np.arange(len(self.y)))
+        self.each /= np.mean(self.each[self.each > 0])
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
@@ -181,13 +182,12 @@ class Trials:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
         return folds
 
-    def _weights(self, model: Any) -> np.ndarray:
-        ones = np.ones(len(self.y))
+    def _weights(self, rows: np.ndarray) -> np.ndarray:
+        """How much rows (m,) count, as the model weights classes in a fit to them."""
         if self.classes is None:
-            return ones
-        own = np.asarray(rows_by_class(model, self.y, ones))
-        rows = np.any(self.truth[:, self.judged] != 0, axis=1)
-        return np.where(rows, own / np.mean(own[rows]), 0.0)
+            return np.ones(len(rows))
+        each = rows_by_class(self.model, self.y[rows])
+        return np.where(np.any(self.truth[rows][:, self.judged] != 0, axis=1), each, 0)
 
     def _of_known_classes(
         self, folds: list[tuple[np.ndarray, np.ndarray]]
@@ -336,7 +336,7 @@ class Trials:
     def _none(self, train: np.ndarray) -> Any:
         """A model of the training targets alone."""
         none, rows = without_views(self.classes is not None), np.zeros((len(train), 1))
-        return none.fit(rows, self.y[train], sample_weight=self.each[train])
+        return none.fit(rows, self.y[train], sample_weight=self._weights(train))
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
