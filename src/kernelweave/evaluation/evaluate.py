@@ -73,7 +73,8 @@ def evaluate(
     With several outputs, it is the mean over those that vary. With ``sample_weight``,
     both sums are weighted. The log loss is that of probabilities given one of the
     classes that are judged, as in ``view_ablation``: a class with a single row (or
-    group) has no prediction, and to know this would be a gain.
+    group) has no prediction, and to know this would be a gain. There is none if only
+    one class is judged.
 
     **Leads.** The lead over another method is the same ratio with the difference
     between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
@@ -343,10 +344,10 @@ class _Judge:
         if name == NO_VIEW and not self.classify:
             gains = np.zeros_like(gains)  # its errors are the sizes, up to rounding
         parts = {"score": (gains, self.sizes)}
-        if rows.probability is not None and rows.classes is not None:
-            judged = np.isin(rows.classes, self.y[self.fold > 0])
-            given = np.where(judged, rows.probability, 0.0)
-            losses = log_losses(given, np.searchsorted(rows.classes, self.y))
+        known, codes = np.unique(self.y, return_inverse=True)
+        judged = np.isin(known, self.y[self.fold > 0])
+        if rows.probability is not None and np.sum(judged) > 1:
+            losses = log_losses(np.where(judged, rows.probability, 0.0), codes)
             parts["log_loss"] = (losses[:, None], self.sizes)
         rows_of = self.weights, self.units
         for key, (u, v) in parts.items():
