@@ -89,6 +89,8 @@ class Trials:
     each : ndarray of shape (n,)
         How much each row counts, 1 on average: as the model weights its class. Rows of
         a class that no fold judges count 0.
+    tested : ndarray of int
+        The rows that are judged.
     judged : ndarray of bool of shape (q,)
         Which classes have rows that are judged. The loss is that of probabilities given
         one of these: with a class that never comes, to know this would be a gain.
@@ -137,8 +139,8 @@ class Trials:
         self.design = RowDesign(len(self.y), groups=codes)
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
-        tested = np.concatenate([test for _, test in self.folds])
-        self.judged = np.any(self.truth[tested] != 0, axis=0)
+        self.tested = np.unique(np.concatenate([test for _, test in self.folds]))
+        self.judged = np.any(self.truth[self.tested] != 0, axis=0)
         self.each = self._weights(np.arange(len(self.y)))
         self.each /= np.mean(self.each[self.each > 0])
         self.n_jobs = n_jobs

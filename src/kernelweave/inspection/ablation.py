@@ -291,8 +291,8 @@ def _chance(trials: Trials, baseline: np.ndarray) -> float:
     """
     if not trials.is_rate:
         return 0.0
-    rows = np.unique(np.concatenate([test for _, test in trials.folds]))
-    rate, unequal = float(np.mean(baseline)), float(np.mean(trials.each[rows] ** 2))
+    rate, rows = float(np.mean(baseline)), trials.tested
+    unequal = float(np.mean(trials.each[rows] ** 2))
     n_units = len(np.unique(trials.design.units[rows]))
     error = np.sqrt(rate * (1.0 - rate) * unequal / n_units)
     return float(norm.ppf(1.0 - TEST_LEVEL / len(trials.names)) * error)
