@@ -354,8 +354,9 @@ def test_rows_in_no_fold_do_not_help_their_group(rows):
         model.predict_proba(X[own]),
     )
     two = np.where(y == "odd", "odd", "no")  # without it, only one class would be left
-    found = evaluate(classifier(), X, two, groups=groups, baselines=False).held_out
-    assert np.all(found.shown[1:])
+    found = evaluate(classifier(), X, two, groups=groups, baselines=False)
+    assert np.all(found.held_out.shown[1:])
+    assert found.table[0]["log_loss"] is None  # there is nothing to tell apart
 
 
 def test_small_classes_are_told():
@@ -375,6 +376,18 @@ def test_a_row_without_a_prediction_is_not_right(rows):
         held = evaluate(classifier(), X, y, groups=of, baselines=False).held_out
         assert (held.fold == 0)[y == one].all()
         assert (held.predicted != y)[held.fold == 0].all()
+
+
+def test_no_credit_for_knowing_that_a_class_is_not_judged(rng):
+    """The log loss was below that of no view in 10 of 10 draws of noise."""
+    groups = np.concatenate([np.arange(40) // 2, np.full(30, 20)])
+    X = 0.7 * rng.normal(size=(21, 4))[groups] + 0.7 * rng.normal(size=(70, 4))
+    y = np.repeat(["ill", "well", "odd"], [20, 20, 30])
+    table = evaluate(classifier(), X, y, groups=groups).table
+    own, none = table[0], table[-1]
+    assert none["method"] == "no view"
+    assert none["log_loss"] == pytest.approx(np.log(2))
+    assert own["log_loss"] > none["log_loss"] - 0.01  # measured: 0 to 5e-6 above
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,20 @@ def test_noise_in_a_balanced_model_is_not_recommended():
 
 
 @pytest.mark.one_seed
+@pytest.mark.parametrize(
+    "counted", [{"class_weight": "balanced"}, {"priors": [0.5] * 2}]
+)
+def test_no_view_knows_how_the_model_weights_classes(counted):
+    """Half of 30 draws of noise were better than proportions in the wrong folds."""
+    X, y = make_data(np.random.default_rng(2), n=40, signal=0.0)
+    y = np.where(np.arange(40) < 8, "rare", "usual")
+    model = MultipleKernelFDA(TWO, norm=1, alpha="loo", cv=None, **counted).fit(X, y)
+    found = view_ablation(model, X, y, random_state=0)
+    assert found.baseline_loss == pytest.approx(np.log(2))
+    assert found.recommended == []
+
+
+@pytest.mark.one_seed
 def test_noise_beside_a_class_that_is_not_judged_is_not_recommended():
     """It paid to know that it never occurs: 27 of 30 draws recommended a view."""
     X, y = make_data(np.random.default_rng(0), n=41, signal=0.0)
@@ -329,6 +343,19 @@ def test_noise_beside_a_class_that_is_not_judged_is_not_recommended():
     found = view_ablation(model, X, y, cv=folds)
     assert found.recommended == []
     assert found.baseline_loss == pytest.approx(np.log(2))
+
+
+@pytest.mark.one_seed
+def test_noise_beside_a_frequent_class_that_is_not_judged_is_not_recommended():
+    """Compared with guesses of that class, 10 of 10 draws recommended a view."""
+    X, y = make_data(np.random.default_rng(0), n=80, signal=0.0)
+    y = np.array(["ill", "well"])[np.arange(80) % 2].astype(object)
+    y[:40] = "odd"
+    model = MultipleKernelSVC(TWO, norm=1, C=1.0, tol=1e-2).fit(X, y)
+    folds = PredefinedSplit(np.repeat([-1, 0, 1], [40, 20, 20]))
+    found = view_ablation(model, X, y, cv=folds)
+    assert found.recommended == []
+    assert found.baseline_loss == 0.5
 
 
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):

@@ -120,12 +120,14 @@ def test_linear_kernels_give_the_coefficients_of_ridge_regression():
     assert_allclose(column(rows, "coefficient"), wanted, rtol=1e-8)
 
 
-def test_rows_that_lack_the_view():
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_rows_that_lack_the_view(weighted):
     """With zeros filled in, the gradient is that of the rows that have the view."""
     train, new = X[TRAIN].copy(), X[NEW].copy()
     train[::5, :4], new[::3, :4] = np.nan, np.nan
     model = MultipleKernelFDA(views("rbf"), norm=2, alpha=0.1, missing="zero", cv=None)
-    model.fit(train, Y[TRAIN])
+    weights = np.linspace(0.1, 5.0, len(train)) if weighted else None
+    model.fit(train, Y[TRAIN], sample_weight=weights)
     rows = feature_importance(model, "first", X=new)
     whole = new[~np.isnan(new).any(axis=1)]
     slopes = gradients(model, whole, 0, range(4)).mean(axis=0).T.ravel()

@@ -134,11 +134,21 @@ def test_negative_weights_are_drawn():
     display = KernelWeightsDisplay(
         weights=[0.6, -0.3, 0.1], kernel_names=["a", "b", "c"], view_names=["v"] * 3
     ).plot(max_rows=4)
-    assert labels(display) == ["v", "a", "c", "b"]
-    np.testing.assert_allclose(widths(display), [0.4, 0.6, 0.1, -0.3])
+    assert labels(display) == ["v", "a", "b", "c"]
+    np.testing.assert_allclose(widths(display), [0.4, 0.6, -0.3, 0.1])
     assert display.ax_.get_xlim()[0] < -0.3
     shares = [text.get_text() for text in display.texts_]
-    assert shares == ["40 %", "60 %", "10 %", "-30 %"]
+    assert shares == ["40 %", "60 %", "-30 %", "10 %"]
+
+
+def test_a_heavy_view_is_not_hidden_for_its_sign():
+    names = list("abcd")
+    display = KernelWeightsDisplay(
+        weights=[0.1, -0.8, 0.04, 0.06, 0.0],
+        kernel_names=[*names, "e"],
+        view_names=[*names, "d"],
+    ).plot(max_rows=4)
+    assert labels(display) == ["b", "3 more views"]
 
 
 def test_plain_data_only_until_plot(rng):

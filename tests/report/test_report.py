@@ -19,7 +19,7 @@ pytest.importorskip("pandas")
 from kernelweave import KernelFDA
 from kernelweave.evaluation import baselines, evaluate
 from kernelweave.exceptions import KernelWarning
-from kernelweave.report import charts, contents, decisions, write_report
+from kernelweave.report import charts, contents, decisions, predictions, write_report
 from kernelweave.report import views as views_module
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import Case
@@ -249,6 +249,15 @@ def test_rows_of_a_held_out_group_explain_nothing():
     case = Case(model, X, y, 2, 2, how | {"baselines": False})
     assert case.fold[2] == 0
     assert not set(groups[case.train]) & set(groups[case.fold == 1])
+
+
+def test_rows_of_one_class_have_no_curves():
+    """The other class is that of a single group, which no fold holds out."""
+    model, X, y = pages.data("two classes")
+    groups = np.where(y == "b", np.arange(45), 99)
+    held = evaluate(model, X, y, groups=groups, cv=2, baselines=False).held_out
+    last = predictions.pictures(held, model)[-1]
+    assert last["why"] == "All held-out rows are of the class b."
 
 
 def test_units_of_several_outputs_change_no_column():

@@ -71,7 +71,10 @@ def evaluate(
     :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
     rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
     With several outputs, it is the mean over those that vary. With ``sample_weight``,
-    both sums are weighted.
+    both sums are weighted. The log loss is that of probabilities given one of the
+    classes that are judged, as in ``view_ablation``: a class with a single row (or
+    group) has no prediction, and to know this would be a gain. There is none if only
+    one class is judged.
 
     **Leads.** The lead over another method is the same ratio with the difference
     between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
@@ -216,9 +219,11 @@ def evaluate(
             held[name] = predicted(name, method)
         except (ValueError, TypeError) as error:
             held[name] = " ".join(str(error).split())
-    lead_name, by_class = _lead_of(model, targets, weights)
-    each = np.where(fold > 0, design.each, 0.0)
-    in_leads = each if by_class is None else np.where(fold > 0, by_class, 0.0)
+    lead_name = by_class_of(model, "accuracy") if classify else "R2"
+    in_leads = each = np.where(fold > 0, design.each, 0.0)
+    if lead_name not in ("accuracy", "R2"):
+        # A model that weights classes gives up accuracy on purpose.
+        in_leads = np.where(fold > 0, rows_by_class(model, targets, weights), 0.0)
     judge = _Judge(targets, outputs, fold, design.units, each, in_leads)
     table = [judge.record(name, rows, own) for name, rows in held.items()]
     return Bunch(
@@ -257,20 +262,6 @@ def _refuse(model: Any, y: Any) -> None:
             f"y marks rows without a label with {model.unlabelled!r}, and predictions "
             "for them cannot be judged; pass only rows with a label"
         )
-
-
-def _lead_of(
-    model: Any, y: np.ndarray, weights: np.ndarray | None
-) -> tuple[str, np.ndarray | None]:
-    """What leads are measured in, and how much rows (n,) count if not as in the score.
-
-    A model that weights classes gives up accuracy on purpose, and must not be called
-    worse for it.
-    """
-    if not is_classifier(model):
-        return "R2", None
-    name = by_class_of(model, "accuracy")
-    return name, None if name == "accuracy" else rows_by_class(model, y, weights)
 
 
 @dataclass(frozen=True)
@@ -353,8 +344,10 @@ class _Judge:
         if name == NO_VIEW and not self.classify:
             gains = np.zeros_like(gains)  # its errors are the sizes, up to rounding
         parts = {"score": (gains, self.sizes)}
-        if rows.probability is not None and rows.classes is not None:
-            losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
+        known, codes = np.unique(self.y, return_inverse=True)
+        judged = np.isin(known, self.y[self.fold > 0])
+        if rows.probability is not None and np.sum(judged) > 1:
+            losses = log_losses(np.where(judged, rows.probability, 0.0), codes)
             parts["log_loss"] = (losses[:, None], self.sizes)
         rows_of = self.weights, self.units
         for key, (u, v) in parts.items():

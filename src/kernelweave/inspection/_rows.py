@@ -197,7 +197,7 @@ def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     return None if seen is None or np.all(seen) else seen
 
 
-def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray | None:
+def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray:
     """How much each row (n,) counts with the class weights or priors of a classifier.
 
     Parameters
@@ -207,12 +207,10 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray 
     y : ndarray of shape (n,)
         Labels.
     weights : ndarray of shape (n,), optional
-        Other weights of the rows, returned as they are if all classes count alike.
+        Other weights of the rows.
     """
     classes, codes = np.unique(y, return_inverse=True)
     priors = check_priors(model.get_params(deep=False).get("priors"), classes)
-    if priors is None and model.class_weight is None:
-        return weights
     each = np.ones(len(y)) if weights is None else weights
     factors = class_weights(model.class_weight, classes, codes, each)
     if priors is not None:

@@ -89,6 +89,8 @@ class Trials:
     each : ndarray of shape (n,)
         How much each row counts, 1 on average: as the model weights its class. Rows of
         a class that no fold judges count 0.
+    tested : ndarray of int
+        The rows that are judged.
     judged : ndarray of bool of shape (q,)
         Which classes have rows that are judged. The loss is that of probabilities given
         that a row is of one of these classes: otherwise it would pay to know that the
@@ -114,7 +116,7 @@ class Trials:
         random_state: Any,
         groups: Any = None,
     ) -> None:
-        model = fitted_model(estimator)
+        self.model = model = fitted_model(estimator)
         self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
         self.every = views_of(model)[0]
@@ -138,9 +140,10 @@ class Trials:
         self.design = RowDesign(len(self.y), groups=codes)
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
-        tested = np.concatenate([test for _, test in self.folds])
-        self.judged = np.any(self.truth[tested] != 0, axis=0)
-        self.each = self._weights(model)
+        self.tested = np.unique(np.concatenate([test for _, test in self.folds]))
+        self.judged = np.any(self.truth[self.tested] != 0, axis=0)
+        self.each = self._weights(np.arange(len(self.y)))
+        self.each /= np.mean(self.each[self.each > 0])
         self.n_jobs = n_jobs
         self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
@@ -182,13 +185,12 @@ class Trials:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
         return folds
 
-    def _weights(self, model: Any) -> np.ndarray:
-        ones = np.ones(len(self.y))
-        own = None if self.classes is None else rows_by_class(model, self.y)
-        if own is None:
-            return ones
-        rows = np.any(self.truth[:, self.judged] != 0, axis=1)
-        return np.where(rows, own / np.mean(own[rows]), 0.0)
+    def _weights(self, rows: np.ndarray) -> np.ndarray:
+        """How much rows (m,) count, as the model weights classes in a fit to them."""
+        if self.classes is None:
+            return np.ones(len(rows))
+        each = rows_by_class(self.model, self.y[rows])
+        return np.where(np.any(self.truth[rows][:, self.judged] != 0, axis=1), each, 0)
 
     def _of_known_classes(
         self, folds: list[tuple[np.ndarray, np.ndarray]]
@@ -337,7 +339,7 @@ class Trials:
     def _none(self, train: np.ndarray) -> Any:
         """A model of the training targets alone."""
         none, rows = without_views(self.classes is not None), np.zeros((len(train), 1))
-        return none.fit(rows, self.y[train], sample_weight=self.each[train])
+        return none.fit(rows, self.y[train], sample_weight=self._weights(train))
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""

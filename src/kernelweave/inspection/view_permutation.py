@@ -211,9 +211,10 @@ def _training_rows(model: Any, blocks: Any) -> int | None:
     """
     if is_precomputed(model.views):
         K = np.nan_to_num(to_numpy(blocks))  # rows that lack a view
-        # Only the kernel of the training rows with themselves is symmetric.
+        # Only the kernel of the training rows with themselves is symmetric; some of
+        # them, or in another order, look like any others.
         same = K.shape[0] == K.shape[1] and all(map(is_symmetric, np.moveaxis(K, 2, 0)))
-        return len(K) if same else 0
+        return len(K) if same else None
     kept = _kept_blocks(model)
     if kept is None:
         return None
@@ -227,11 +228,9 @@ def _is_single(block: Any) -> bool:
 
     Training rows are then rounded, too, before they are compared.
     """
-    if isinstance(block, Columns) or issparse(block):
+    if isinstance(block, Columns):
         return False
-    rows = to_numpy(block)
-    if rows.dtype != np.float64:
-        return False
+    rows = block.data if issparse(block) else to_numpy(block)
     with np.errstate(over="ignore"):
         return np.array_equal(rows, rows.astype(np.float32), equal_nan=True)
 
@@ -246,16 +245,16 @@ def _keys_of_view(block: Any, single: bool) -> list[Any]:
         columns = [block.column(j) for j in range(block.shape[1])]
         words = [words_of(c.values.astype(object), c.gaps) for c in columns]
         return list(zip(*words, strict=True))
-    if issparse(block):
-        ends = zip(block.indptr, block.indptr[1:], strict=False)
-        own = (slice(int(a), int(b)) for a, b in ends)
-        return [(block.indices[p].tobytes(), block.data[p].tobytes()) for p in own]
-    rows = to_numpy(block)
+    # Rows are equal whether their zeros are stored or not.
+    rows = csr_array(block if issparse(block) else to_numpy(block), copy=True)
     with np.errstate(over="ignore"):
-        rows = rows.astype(np.float32) if single else rows
-    if rows.dtype.kind == "f":
-        rows = rows + 0.0  # -0 is 0
-    return [row.tobytes() for row in np.ascontiguousarray(rows)]
+        rows = rows.astype(np.float32 if single else np.float64)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    places = rows.indices.astype(np.int64)
+    ends = zip(rows.indptr, rows.indptr[1:], strict=False)
+    own = (slice(int(a), int(b)) for a, b in ends)
+    return [(places[p].tobytes(), rows.data[p].tobytes()) for p in own]
 
 
 def _kept_blocks(model: Any) -> list[Array] | None:

@@ -197,7 +197,7 @@ class KernelWeightsDisplay(Drawn):
         """
         require_count(4, max_rows=max_rows)
         weights = np.asarray(self.weights, dtype=float)
-        views = _by_weight(weights, self.view_names)
+        views = _by_weight(np.abs(weights), self.view_names)
         rows = self._rows(weights, views, max_rows)
         heights = _positions(rows)
         size = 1.1 + WEIGHT_HEIGHT * (heights[-1] + 1)
@@ -303,19 +303,19 @@ def _finish_row(
 
 
 def _by_weight(
-    weights: np.ndarray, view_names: Sequence[str]
+    sizes: np.ndarray, view_names: Sequence[str]
 ) -> dict[str | None, list[int]]:
-    """The kernels of each view, with views and kernels sorted by decreasing weight.
+    """The kernels of each view, with views and kernels sorted by decreasing ``|w_i|``.
 
     If every view has a single kernel, all kernels are those of one view without a name.
     """
-    ranking = np.argsort(-weights, kind="stable").tolist()
+    ranking = np.argsort(-sizes, kind="stable").tolist()
     members: dict[str | None, list[int]] = {}
     for i in ranking:
         members.setdefault(view_names[i], []).append(i)
     if len(members) == len(ranking):
         return {None: ranking}
-    return dict(sorted(members.items(), key=lambda item: -weights[item[1]].sum()))
+    return dict(sorted(members.items(), key=lambda item: -sizes[item[1]].sum()))
 
 
 def _positions(rows: list[_Row]) -> np.ndarray:

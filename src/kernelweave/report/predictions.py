@@ -98,6 +98,9 @@ def _of_probabilities(
     shown = range(len(names))[:MOST_CLASSES] if len(names) > 2 else [1]
     classes = {names[c]: (codes == c, proba[:, c]) for c in shown}
     classes = {name: own for name, own in classes.items() if 0 < own[0].mean() < 1}
+    if not classes:
+        why = f"All held-out rows are of the class {names[codes[0]]}."
+        return [{"title": "ROC curve and calibration", "why": why}]
     return [
         {"title": "ROC curve", **_roc(classes, about)},
         {"title": "Calibration", **_calibration(classes, about, len(codes))},
