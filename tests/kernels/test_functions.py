@@ -770,8 +770,9 @@ def test_stack_shares_bases_and_features(monkeypatch):
         resolve, "base_matrix", lambda *args: calls.append(args[0]) or original(*args)
     )
     X = rows()
-    kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
-    assert len(list(gram_stack(kernels, X))) == 9
+    spec = ["auto", "rbf", Polynomial(), RBF(0.1), "linear", RBF(0.2)]
+    kernels = resolve_kernels(spec, X, "v")
+    assert len(list(gram_stack(kernels, X))) == 11
     # the linear kernel uses its own origin, which the polynomial must not
     assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot", "dot"]
 
@@ -786,3 +787,16 @@ def test_memory_of_a_stack_is_one_base_and_one_gram():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * n * n * 8 + 3 * 8 * CHUNK_ENTRIES
+
+
+def test_a_stack_holds_nothing_that_it_no_longer_needs():
+    """Neither the last base matrix nor the features of transformers used before."""
+    X = rows(400, 3)
+    twice = [Pipe(FunctionTransformer(lambda X: np.tile(X, 200)), "rbf") for _ in "12"]
+    kernels = resolve_kernels(twice, X, "v")
+    tracemalloc.start()
+    held = []
+    for _ in gram_stack(kernels, X):
+        held.append(tracemalloc.get_traced_memory()[0] / (X.shape[0] ** 2 * 8))
+    tracemalloc.stop()
+    assert max(held) < 1.1  # in matrices; measured: 1.01
