@@ -380,7 +380,9 @@ def test_labels():
     assert Pipe(PCA(2), RBF(0.5)).label == "PCA > RBF(gamma=0.5)"
     assert CallableKernel(pairwise.rbf_kernel).label == "rbf_kernel"
     narrow = functools.partial(pairwise.rbf_kernel, gamma=9.0)
-    assert CallableKernel(narrow).label == "rbf_kernel(gamma=9.0)"
+    assert CallableKernel(narrow).label == "rbf_kernel(gamma=9)"
+    first = functools.partial(pairwise.rbf_kernel, np.ones((50, 2)))
+    assert CallableKernel(first).label == "rbf_kernel(array of shape (50, 2))"
     assert CallableKernel(Weighted(np.ones(2))).label == "Weighted"
     assert Weighted(np.ones(2)).label == "Weighted(scales=array of shape (2,))"
 
@@ -426,6 +428,8 @@ def test_equality_is_by_parameters():
     assert RBF() != "rbf"
     assert clone(Polynomial(degree=2)) == Polynomial(degree=2)
     assert Weighted(np.ones(2)) == Weighted(np.ones(2)) != Weighted(np.arange(2))
+    by_name = {"a": np.ones(2), "b": {1, 2}}
+    assert clone(Weighted(by_name)) == Weighted(by_name) != Weighted({"a": np.ones(2)})
     assert Pipe(PCA(2), RBF()) == Pipe(PCA(2), RBF()) != Pipe(PCA(3), RBF())
 
 
