@@ -25,6 +25,7 @@ from kernelweave._array import (
     from_numpy,
     is_array,
     is_numpy,
+    is_real,
     namespace,
     require_memory,
     to_numpy,
@@ -325,12 +326,6 @@ def protected(X: Any) -> Any:
     else:
         X = namespace(X).asarray(X, copy=True)
     return X
-
-
-def is_real(K: Array) -> bool:
-    """Whether an array of any library holds real numbers, integers or booleans."""
-    kinds = ("real floating", "integral", "bool")
-    return bool(namespace(K).isdtype(K.dtype, kinds))
 
 
 class Standardizer(BaseEstimator):
