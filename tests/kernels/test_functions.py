@@ -478,7 +478,11 @@ def test_bad_parameters_name_view_and_kernel(kernel, message):
 
 
 def test_direct_calls_accept_lists_and_integers_and_name_shapes():
-    assert Linear()([[1, 2], [3, 4]]).dtype == np.float64
+    whole = np.array([[1, 2], [3, 4]])
+    for rows_of_integers in (whole.tolist(), whole, csr_array(whole)):
+        found = Linear()(rows_of_integers)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, whole @ whole.T)
     mixed = RBF(1.0)(rows().astype(np.float32), rows())
     assert mixed.dtype == np.float64
     with pytest.raises(ValueError, match="found 1-D"):

@@ -234,7 +234,8 @@ class Kernel(BaseEstimator):
         if xp.isdtype(values.dtype, "complex floating"):
             raise ValueError("A kernel needs real numbers; found complex ones.")
         if not xp.isdtype(values.dtype, "real floating"):
-            X, values = as_float(X, xp.float64), as_float(values, xp.float64)
+            X = X.astype(np.float64) if issparse(X) else as_float(X, xp.float64)
+        values = X.data if issparse(X) else X
         if not (self.takes_columns or bool(xp.all(xp.isfinite(values)))):
             raise ValueError("A kernel needs finite numbers; found NaN or infinity.")
         return X
