@@ -1341,13 +1341,17 @@ add(
     "kernel_1",
     "psd='clip'",
 )
-add(
-    "a kernel of negative trace",
-    stack(lambda K: K - [0, 30] * np.eye(N)[..., None]),
-    "smallest eigenvalue is -",
-    "kernel_1",
-    "use a positive semidefinite kernel",
-)
+for psd in ("error", "clip"):
+    add(
+        f"a kernel without a positive eigenvalue, with psd={psd!r}",
+        both(
+            stack(lambda K: K - [0, 30] * np.eye(N)[..., None]),
+            params(psd=psd),
+        ),
+        "smallest eigenvalue is -",
+        "kernel_1",
+        "use a positive semidefinite kernel, perhaps this one times -1",
+    )
 for psd in ("error", "clip", "trust"):
     add(
         f"distances, with psd={psd!r}",

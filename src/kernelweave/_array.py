@@ -132,9 +132,18 @@ def single_or_double(block: Array) -> Array:
     return block if block.dtype == xp.float32 else as_float(block, xp.float64)
 
 
+def is_real(x: Array) -> bool:
+    """Whether an array of any library holds real numbers, integers or booleans."""
+    kinds = ("real floating", "integral", "bool")
+    return bool(namespace(x).isdtype(x.dtype, kinds))
+
+
 def as_floats(values: Any) -> Array:
-    """Numbers in an array of any library, or in lists, as floats."""
-    return single_or_double(values if is_array(values) else np.asarray(values))
+    """Kernels in an array of any library, or in lists, as floats."""
+    values = values if is_array(values) else np.asarray(values)
+    if not is_real(values):
+        raise ValueError(f"kernels must hold real numbers; got {values.dtype}")
+    return single_or_double(values)
 
 
 def checked_stack(kernels: Any) -> Array:

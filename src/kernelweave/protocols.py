@@ -11,7 +11,15 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, eps, tensor_sum
+from kernelweave._array import (
+    DOUBLE_EPS,
+    Array,
+    FactorizationError,
+    eps,
+    is_array,
+    is_real,
+    tensor_sum,
+)
 from kernelweave._tolerances import (
     FEW_ROWS,
     LIKE_IDENTITY,
@@ -20,9 +28,13 @@ from kernelweave._tolerances import (
 )
 
 
-def is_positive(value: object) -> bool:
-    """Whether a value is a finite number above zero, as alpha, C and norms must be."""
-    return isinstance(value, Real) and 0.0 < float(value) < math.inf
+def is_positive(value: Any) -> bool:
+    """Whether a value is a finite number above zero, as alpha, C and norms must be.
+
+    It may be an array without axes, such as the mean of another.
+    """
+    scalar = is_array(value) and value.ndim == 0 and is_real(value)
+    return (scalar or isinstance(value, Real)) and 0.0 < float(value) < math.inf
 
 
 def require_positive(**numbers: Any) -> None:

@@ -229,6 +229,16 @@ def test_a_bad_alpha_is_named(rng, alpha):
         Fisher(criterion.bank, criterion.target, alpha)
 
 
+def test_alpha_may_come_from_an_array(rng, xp_backend):
+    """Such as a share of the mean eigenvalue."""
+    criterion, weights = random_problem(rng, 0.5)
+    alpha = xp_backend.xp.mean(xp_backend.asarray(np.array([0.25, 0.75])))
+    given = Fisher(criterion.bank, criterion.target, alpha)
+    assert given.evaluate(weights).value == criterion.evaluate(weights).value
+    with pytest.raises(ValueError, match="alpha must be a float > 0"):
+        Fisher(criterion.bank, criterion.target, -alpha)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_target_with_nan_is_refused(rng, bad):
     criterion, _ = random_problem(rng, 1.0)

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import inner_products, is_numpy, to_numpy
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels.banks.spectral import spectral_bank
 
 SHAPES = pytest.mark.parametrize(("p", "n", "k"), [(1, 2, 1), (3, 11, 1), (7, 20, 4)])
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -51,6 +52,12 @@ def test_integers_and_lists_become_floats(rng):
         center_and_scale(links[0])
     with pytest.raises(ValueError, match="one per row; got"):
         center_and_scale(links, [1.0, 2.0])
+    for made in (DenseBank, center_and_scale, lambda K: spectral_bank(K[0])):
+        for wrong, found in ((links * 1j, "complex128"), (links.astype(str), "<U")):
+            with pytest.raises(
+                ValueError, match=f"must hold real numbers; got {found}"
+            ):
+                made(wrong)
 
 
 @SHAPES

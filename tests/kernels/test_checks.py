@@ -16,8 +16,9 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.subspace import label_factor
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.spectral import spectral_bank
-from kernelweave.kernels.centering import center_in_place
+from kernelweave.kernels.centering import Standard, center_in_place
 from kernelweave.kernels.checks import ensure_psd
+from kernelweave.kernels.maps.kernel_map import KernelMap, PrecomputedSource
 
 N = 30
 
@@ -94,12 +95,14 @@ def test_indefinite_kernels_are_refused(lowest, rng, xp_backend):
     assert "trace 30" in message and "psd='clip'" in message
 
 
-def test_a_largest_eigenvalue_of_rounding_is_stated_as_zero(rng):
+@pytest.mark.parametrize("policy", ["error", "clip"])
+def test_a_largest_eigenvalue_of_rounding_is_stated_as_zero(policy, rng):
+    """Nothing would be left of such a kernel if it were clipped."""
     direction = rng.normal(size=N)
     direction -= direction.mean()
     given = np.outer(direction, direction) * (-N / (direction @ direction))
-    with pytest.raises(ValueError, match=r"\(the largest is 0\)"):
-        ensure_psd(given, "kernel 3", "error")
+    with pytest.raises(ValueError, match=r"\(the largest is 0\); .* times -1"):
+        ensure_psd(given, "kernel 3", policy)
 
 
 @pytest.mark.parametrize("lowest", [-2e-6, -1e-3, -0.3])
@@ -170,10 +173,14 @@ def test_rounding_is_measured_by_the_scale_of_a_kernel(unit, rng):
             assert np.linalg.eigvalsh(given)[0] > -1e-12 * unit
 
 
+@pytest.mark.parametrize("diagonal", [3.0, -1.0])
 @pytest.mark.parametrize("unit", [1e-9, 1e3])
-def test_a_kernel_that_is_not_scaled_keeps_its_unit_when_it_is_clipped(unit, rng):
+def test_a_kernel_that_is_not_scaled_keeps_its_unit_when_it_is_clipped(
+    unit, diagonal, rng
+):
+    """Also where its trace is negative."""
     K, y = rng.normal(size=(N, N)), np.arange(N) % 2
-    K = K + K.T + 3.0 * np.eye(N)
+    K = K + K.T + diagonal * np.eye(N)
     found = []
     for u in (1.0, unit):
         model = MultipleKernelSVC("precomputed", scale=None, psd="clip", C=0.1 / u)
@@ -183,3 +190,17 @@ def test_a_kernel_that_is_not_scaled_keeps_its_unit_when_it_is_clipped(unit, rng
     assert_allclose(found[1], found[0], atol=1e-6)
     with pytest.raises(ValueError, match="not positive semidefinite"):
         MultipleKernelSVC("precomputed", scale=None).fit(unit * K, y)
+
+
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("diagonal", [3.0, -1.0])
+def test_the_level_of_a_clipped_kernel_is_its_mean_eigenvalue(centre, diagonal, rng):
+    K, weights = rng.normal(size=(N, N)), rng.uniform(0.2, 3.0, N)
+    K = K + K.T + diagonal * np.eye(N)
+    for given, total in ((None, N), (weights, np.sum(weights))):
+        source = PrecomputedSource(K[:, :, None], ["k"])
+        kernel_map = KernelMap(source, "clip", given, standard=Standard(centre, None))
+        with pytest.warns(KernelWarning, match="was indefinite"):
+            bank = kernel_map.fit()
+        # row weights are part of the bank
+        assert_allclose(np.trace(bank.kernel(0)), kernel_map.levels[0] * total)

@@ -380,7 +380,9 @@ def test_labels():
     assert Pipe(PCA(2), RBF(0.5)).label == "PCA > RBF(gamma=0.5)"
     assert CallableKernel(pairwise.rbf_kernel).label == "rbf_kernel"
     narrow = functools.partial(pairwise.rbf_kernel, gamma=9.0)
-    assert CallableKernel(narrow).label == "rbf_kernel(gamma=9.0)"
+    assert CallableKernel(narrow).label == "rbf_kernel(gamma=9)"
+    first = functools.partial(pairwise.rbf_kernel, np.ones((50, 2)))
+    assert CallableKernel(first).label == "rbf_kernel(array of shape (50, 2))"
     assert CallableKernel(Weighted(np.ones(2))).label == "Weighted"
     assert Weighted(np.ones(2)).label == "Weighted(scales=array of shape (2,))"
 
@@ -426,6 +428,8 @@ def test_equality_is_by_parameters():
     assert RBF() != "rbf"
     assert clone(Polynomial(degree=2)) == Polynomial(degree=2)
     assert Weighted(np.ones(2)) == Weighted(np.ones(2)) != Weighted(np.arange(2))
+    by_name = {"a": np.ones(2), "b": {1, 2}}
+    assert clone(Weighted(by_name)) == Weighted(by_name) != Weighted({"a": np.ones(2)})
     assert Pipe(PCA(2), RBF()) == Pipe(PCA(2), RBF()) != Pipe(PCA(3), RBF())
 
 
@@ -474,7 +478,11 @@ def test_bad_parameters_name_view_and_kernel(kernel, message):
 
 
 def test_direct_calls_accept_lists_and_integers_and_name_shapes():
-    assert Linear()([[1, 2], [3, 4]]).dtype == np.float64
+    whole = np.array([[1, 2], [3, 4]])
+    for rows_of_integers in (whole.tolist(), whole, csr_array(whole)):
+        found = Linear()(rows_of_integers)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, whole @ whole.T)
     mixed = RBF(1.0)(rows().astype(np.float32), rows())
     assert mixed.dtype == np.float64
     with pytest.raises(ValueError, match="found 1-D"):
@@ -770,8 +778,9 @@ def test_stack_shares_bases_and_features(monkeypatch):
         resolve, "base_matrix", lambda *args: calls.append(args[0]) or original(*args)
     )
     X = rows()
-    kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
-    assert len(list(gram_stack(kernels, X))) == 9
+    spec = ["auto", "rbf", Polynomial(), RBF(0.1), "linear", RBF(0.2)]
+    kernels = resolve_kernels(spec, X, "v")
+    assert len(list(gram_stack(kernels, X))) == 11
     # the linear kernel uses its own origin, which the polynomial must not
     assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot", "dot"]
 
@@ -786,3 +795,16 @@ def test_memory_of_a_stack_is_one_base_and_one_gram():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * n * n * 8 + 3 * 8 * CHUNK_ENTRIES
+
+
+def test_a_stack_holds_nothing_that_it_no_longer_needs():
+    """Neither the last base matrix nor the features of transformers used before."""
+    X = rows(400, 3)
+    twice = [Pipe(FunctionTransformer(lambda X: np.tile(X, 200)), "rbf") for _ in "12"]
+    kernels = resolve_kernels(twice, X, "v")
+    tracemalloc.start()
+    held = []
+    for _ in gram_stack(kernels, X):
+        held.append(tracemalloc.get_traced_memory()[0] / (X.shape[0] ** 2 * 8))
+    tracemalloc.stop()
+    assert max(held) < 1.1  # in matrices; measured: 1.01

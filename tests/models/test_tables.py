@@ -70,7 +70,7 @@ USELESS = {
     "id": ([f"p{i}" for i in range(N)], "as in an id"),
     "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, next to '-'"),
     "dates": ([f"{i + 1}.12.20" for i in range(N)], "in an unknown form: '1.12.20'"),
-    "ISO dates": (list(DAYS.astype(str)), "dates as text: "),
+    "ISO dates": (["-", *DAYS.astype(str)[1:]], "dates as text: "),
     "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
     "per cent": ([f"{i}%" for i in range(N)], "numbers or dates in an unknown form"),
     "long text": (
@@ -277,6 +277,7 @@ def test_auto_leaves_out_what_it_cannot_use(kind):
     X = table(odd=values)
     model = KernelFDA(alpha=0.1, cv=None)
     how = "Write numbers as 1234.5" if "numbers" in why or "form" in why else ""
+    how = "Turn text into dates" if "dates as text" in why else how
     with pytest.warns(
         KernelWarning, match=rf"view 'all'.*leaves out .*'odd' .*{why}.*{how}"
     ):
@@ -291,6 +292,13 @@ def test_auto_leaves_out_what_it_cannot_use(kind):
         no_column = f"View 'all': 'auto' finds no column.*{how}"
         with pytest.raises(ValueError, match=no_column):
             model.fit(X[["odd"]], Y)
+
+
+def test_auto_says_how_to_write_dates_and_numbers():
+    X = table(day=USELESS["ISO dates"][0], price=USELESS["thousands"][0])
+    both = r"Turn text into dates, .* Write numbers as 1234\.5"
+    with pytest.warns(KernelWarning, match=both):
+        KernelFDA(alpha=0.1, cv=None).fit(X, Y)
 
 
 def test_auto_names_what_it_does_not_know():

@@ -62,11 +62,12 @@ def key_of(value: Any) -> Hashable:
     """A hashable key, equal for kernels, transformers or parameters that are equal."""
     if isinstance(value, list | tuple):
         return tuple(map(key_of, value))
+    if isinstance(value, set):
+        return frozenset(value)
+    if isinstance(value, dict):
+        return frozenset((name, key_of(own)) for name, own in value.items())
     if hasattr(value, "get_params") and not isinstance(value, type):
-        params = value.get_params(deep=False)
-        return type(value), tuple(
-            (name, key_of(params[name])) for name in sorted(params)
-        )
+        return type(value), key_of(value.get_params(deep=False))
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -134,7 +135,7 @@ class Kernel(BaseEstimator):
         kind: Any = type(self)
         params = self.get_params(deep=False)
         shown = [
-            f"{name}={_brief(params[name])}"
+            f"{name}={brief(params[name])}"
             for name, default in defaults_of(kind).items()
             if key_of(params[name]) != key_of(default)
         ]
@@ -233,13 +234,14 @@ class Kernel(BaseEstimator):
         if xp.isdtype(values.dtype, "complex floating"):
             raise ValueError("A kernel needs real numbers; found complex ones.")
         if not xp.isdtype(values.dtype, "real floating"):
-            X, values = as_float(X, xp.float64), as_float(values, xp.float64)
+            X = X.astype(np.float64) if issparse(X) else as_float(X, xp.float64)
+        values = X.data if issparse(X) else X
         if not (self.takes_columns or bool(xp.all(xp.isfinite(values)))):
             raise ValueError("A kernel needs finite numbers; found NaN or infinity.")
         return X
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     """The value of a parameter, for tables."""
     if is_array(value):
         return f"array of shape {tuple(value.shape)}"

@@ -158,15 +158,18 @@ class Centering:
             level=1.0 if standard.scale is not None else trace / n,
         )
 
-    def limited(self, largest: float, rounding: float) -> Centering:
+    def limited(self, standard: Standard, largest: float, rounding: float) -> Centering:
         """For a matrix of trace 0: zero, or not a kernel, as ``ensure_psd`` will say.
 
         ``largest`` is its largest entry once it is centred.
         """
         if not isfinite(largest):
             raise ValueError(OUT_OF_RANGE)
-        scale = 1.0 / largest if largest > rounding else 0.0
-        return dataclasses.replace(self, scale=scale)
+        if not largest > rounding:
+            return dataclasses.replace(self, scale=0.0)
+        if standard.scale is None:
+            return dataclasses.replace(self, level=largest)
+        return dataclasses.replace(self, scale=1.0 / largest)
 
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
@@ -241,7 +244,7 @@ def center_in_place(
         _subtract_means(gram, found)
         return found
     _subtract_means(gram, found)
-    found = found.limited(largest_of(gram), rounding)
+    found = found.limited(standard, largest_of(gram), rounding)
     gram *= found.scale
     return found
 
@@ -296,7 +299,7 @@ def center_tiles(
             continue
         alone = tiles.subset([i]).centred([found])
         largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
-        yield found.limited(largest, rounding)
+        yield found.limited(standard, largest, rounding)
 
 
 def lost_in_centring(gram: Array, centering: Centering) -> float:

@@ -89,15 +89,16 @@ def ensure_psd(
             f"rounding of positive semidefinite; {-lowest:.1e} was added to its "
             "diagonal"
         )
-    if policy == "error":
-        largest = float(values[-1])
-        if abs(largest) <= rounding * trace:  # whose digits differ between machines
-            largest = 0.0
+    largest = float(values[-1])
+    if abs(largest) <= rounding * trace:  # whose digits differ between machines
+        largest = 0.0
+    if policy == "error" or largest <= 0.0:
+        others = "or psd='clip' to set negative eigenvalues to zero"
         raise ValueError(
             f"{name} is not positive semidefinite: as used here, with trace "
             f"{float(namespace(values).sum(values)):.3g}, its smallest eigenvalue is "
             f"{lowest:.3g} (the largest is {largest:.3g}); use a positive semidefinite "
-            "kernel, or psd='clip' to set negative eigenvalues to zero"
+            f"kernel, {others if largest > 0.0 else 'perhaps this one times -1'}"
         )
     # The sign of a zero eigenvalue is random, and test rows need not be orthogonal to
     # its eigenvector.

@@ -194,11 +194,12 @@ def _use(label: Any, column: Column) -> ColumnUse:
         reason = f"text of {n_values} different values"
     if reason and kind == "text" and reason != ONE_VALUE:
         odd = [value for value in known if not _is_number(value)]
+        dates = [value for value in odd if DATE.fullmatch(value)]
         strange = [value for value in odd if MEASURE.fullmatch(value)]
         if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
             reason = "numbers as text" + (f", next to {odd[0]!r:.40}" if odd else "")
-        elif all(DATE.fullmatch(value) for value in known):
-            reason = f"dates as text: {known[0]!r}"
+        elif 2 * len(dates) > n_values:
+            reason = f"dates as text: {dates[0]!r}"
         elif 2 * len(strange) > n_values:
             reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
@@ -294,10 +295,12 @@ def _warn(plan: ColumnPlan, view: str) -> None:
 
 def _how_to_write(reasons: str) -> str:
     """Advice on numbers and dates that were taken for text."""
+    advice = ""
     if "dates as text" in reasons:
-        return "Turn text into dates, for example with pandas.to_datetime. "
-    known = "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
-    return known if "(numbers" in reasons or ": numbers" in reasons else ""
+        advice = "Turn text into dates, for example with pandas.to_datetime. "
+    if "(numbers" in reasons or ": numbers" in reasons:
+        advice += "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
+    return advice
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):

@@ -25,13 +25,20 @@ from kernelweave._array import (
     from_numpy,
     is_array,
     is_numpy,
+    is_real,
     namespace,
     require_memory,
     to_numpy,
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
+from kernelweave.kernels.base import (
+    Kernel,
+    brief,
+    check_parameter,
+    exp_,
+    median_distance,
+)
 from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.views.columns import Piped
 from kernelweave.views.composition import nested_params, with_params
@@ -246,12 +253,10 @@ class CallableKernel(Kernel):
     def label(self) -> str:
         """The name of the function or, for another object, of its class."""
         function, fixed = self.function, ""
-        while isinstance(function, partial):
-            own = [*map(repr, function.args)]
-            own += [
-                f"{name}={value!r:.20}" for name, value in function.keywords.items()
-            ]
-            function, fixed = function.func, f"({', '.join(own)}){fixed}"
+        if isinstance(function, partial):  # which Python does not nest
+            own = [f"{brief(value):.40}" for value in function.args]
+            own += [f"{k}={brief(value):.40}" for k, value in function.keywords.items()]
+            function, fixed = function.func, f"({', '.join(own)})"
         name = getattr(function, "__name__", type(function).__name__)
         return f"{name}{fixed}"
 
@@ -321,12 +326,6 @@ def protected(X: Any) -> Any:
     else:
         X = namespace(X).asarray(X, copy=True)
     return X
-
-
-def is_real(K: Array) -> bool:
-    """Whether an array of any library holds real numbers, integers or booleans."""
-    kinds = ("real floating", "integral", "bool")
-    return bool(namespace(K).isdtype(K.dtype, kinds))
 
 
 class Standardizer(BaseEstimator):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby, takewhile
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -226,9 +226,9 @@ def gram_stack(
     If centring makes a kernel independent of the origin of its columns, the origin that
     loses the fewest digits is used; call the kernel itself for its defining matrix.
 
-    Kernels with the same transformers share their features, and neighbours with the
-    same base also the base matrix: at most one of these and one Gram matrix are in
-    memory at a time.
+    Kernels with the same transformers and base share the base matrix, which is freed
+    after its last use. If kernels with the same base are adjacent, at most one base
+    matrix and one Gram matrix are in memory at a time.
 
     Parameters
     ----------
@@ -248,25 +248,29 @@ def gram_stack(
         for the next one.
     """
     X = X if Z is None else as_stored(X, Z)
-    features: dict[Any, tuple[Array, Array | None]] = {}
-    for (path, base), group in groupby(kernels, sharing):
-        *_, last = own = list(group)
-        shared = None
-        for kernel in own:
-            with guarded(view_name):
-                if path not in features:
-                    new = None if Z is None else seen_by(kernel, Z)
-                    features[path] = seen_by(kernel, X), new
-                if base is None:
-                    K = kernel.core.gram(*features[path])
-                else:
-                    if shared is None:
-                        shared = base_matrix(base, *features[path])
-                    K = kernel.core.from_base(shared)
-            if K is shared and kernel is not last:
-                K = namespace(K).asarray(K, copy=True)
-            yield K
-            del K  # otherwise it would stay alive while the next one is computed
+    features: dict[Hashable, tuple[Array, Array | None]] = {}
+    bases: dict[Hashable, Array] = {}
+    keys = [sharing(kernel) for kernel in kernels]
+    for index, (kernel, key) in enumerate(zip(kernels, keys, strict=True)):
+        (path, base), later = key, keys[index + 1 :]
+        with guarded(view_name):
+            if path not in features:
+                new = None if Z is None else seen_by(kernel, Z)
+                features[path] = seen_by(kernel, X), new
+            if base is None:
+                K = kernel.core.gram(*features[path])
+            else:
+                if key not in bases:
+                    bases[key] = base_matrix(base, *features[path])
+                K = kernel.core.from_base(bases[key])
+        if path not in (other for other, _ in later):
+            del features[path]
+        if key not in later:
+            bases.pop(key, None)
+        elif K is bases.get(key):
+            K = namespace(K).asarray(K, copy=True)
+        yield K
+        del K  # otherwise it would stay alive while the next one is computed
 
 
 def sharing(kernel: Kernel) -> tuple[Hashable, str | None]:

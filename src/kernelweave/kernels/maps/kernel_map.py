@@ -682,8 +682,10 @@ class KernelMap(FittedMap):
             projector, remark = ensure_psd(slot, title, self.psd, blur, level)
             centering = dataclasses.replace(centering, projector=projector)
             if projector is not None and self.standard.scale is None:
-                trace = float(namespace(slot).linalg.trace(slot))
-                centering = dataclasses.replace(centering, level=trace / len(slot))
+                diagonal = namespace(slot).linalg.diagonal(slot)
+                each = 1.0 / len(slot) if shares is None else shares
+                level = float(namespace(slot).sum(diagonal * each))
+                centering = dataclasses.replace(centering, level=level)
             self.remarks += [remark] if remark else []
         return centering
 
