@@ -375,8 +375,8 @@ class AblationDisplay:
     On the left, two points per view: the loss with all other views (filled) and with
     the view alone (open), and a line at the loss with all views. On the right, the loss
     as views are dropped from top to bottom, with a band of one standard error around
-    the best; the recommended set is marked. Whiskers are one standard error over the
-    folds.
+    the best; the recommended set is marked, or the title says that there is none.
+    Whiskers are one standard error over the folds.
 
     Parameters
     ----------
@@ -542,7 +542,10 @@ class AblationDisplay:
         if len(order[-1]["views"]) == 1:
             names[-1] += f"\n({order[-1]['views'][0]} is left)"
         label_rows(ax, heights, ["all views", *names])
-        self._finish(ax, "Dropped one after the other")
+        title = "Dropped one after the other"
+        if not self.result.recommended:
+            title += "\n(no set is clearly useful)"
+        self._finish(ax, title)
 
     def _finish(self, ax: Any, title: str) -> None:
         ax.set_title(title, fontsize=10, loc="left")
