@@ -425,8 +425,11 @@ def test_display(rng):
     drawn = display.order_.lines[0].get_xdata()
     expected = [step["loss"] for step in display.result.order]
     np.testing.assert_allclose(drawn, expected)
+    assert right.get_title(loc="left") == "Dropped one after the other"
+    display.result.recommended = []
     again = display.plot(axes=display.axes_)
     assert again.figure_ is left.figure
+    assert right.get_title(loc="left").endswith("(no set is clearly useful)")
 
 
 def test_a_large_gain_is_clear_even_with_three_folds():

@@ -85,16 +85,16 @@ def view_ablation(
 
     **The recommendation** is the smallest set of the order whose loss is within one
     standard error of the best one. It is empty unless the best one is clearly better
-    than predicting the class proportions, as the model weights classes (or the mean),
-    of the training rows: in a t test at 2.5 % over the folds, or by a quarter. An error
-    rate is compared with that of the most frequent class, and must also be lower by
-    more than its standard error over the rows explains. On pure noise it was empty in
-    38 of 40 cases (4 views, 60 rows), and for error rates with few rows (3 views, 20
-    rows) in 19 of 20. If the order had been judged on the rows that chose it, losses in
-    the former would have been below that of no view: 0.690 instead of 0.697 to 0.714,
-    with log 2 = 0.693. With 3 views and 40 rows it was empty in 97 of 100 cases for a
-    balanced ``MultipleKernelSVC`` (10 rows of the rare class), and in 48 of 50 each for
-    ``MultipleKernelFDA``, balanced or with equal ``priors`` (8 rows).
+    than predicting the mean of the training rows or their class proportions, weighted
+    as the model weights classes: in a t test at 2.5 % over the folds, or by a quarter.
+    An error rate is compared with that of the most frequent class, and must also be
+    lower by more than its standard error over the rows explains. On pure noise it was
+    empty in 38 of 40 cases (4 views, 60 rows), and for error rates with few rows (3
+    views, 20 rows) in 19 of 20. If the order had been judged on the rows that chose it,
+    losses in the former would have been below that of no view: 0.690 instead of 0.697
+    to 0.714, with log 2 = 0.693. With 3 views and 40 rows it was empty in 97 of 100
+    cases for a balanced ``MultipleKernelSVC`` (10 rows of the rare class), and in 48 of
+    50 each for ``MultipleKernelFDA``, balanced or with equal ``priors`` (8 rows).
 
     Parameters
     ----------
@@ -375,8 +375,8 @@ class AblationDisplay:
     On the left, two points per view: the loss with all other views (filled) and with
     the view alone (open), and a line at the loss with all views. On the right, the loss
     as views are dropped from top to bottom, with a band of one standard error around
-    the best; the recommended set is marked. Whiskers are one standard error over the
-    folds.
+    the best; the recommended set is marked, or the title says that there is none.
+    Whiskers are one standard error over the folds.
 
     Parameters
     ----------
@@ -542,7 +542,10 @@ class AblationDisplay:
         if len(order[-1]["views"]) == 1:
             names[-1] += f"\n({order[-1]['views'][0]} is left)"
         label_rows(ax, heights, ["all views", *names])
-        self._finish(ax, "Dropped one after the other")
+        title = "Dropped one after the other"
+        if not self.result.recommended:
+            title += "\n(no set is clearly useful)"
+        self._finish(ax, title)
 
     def _finish(self, ax: Any, title: str) -> None:
         ax.set_title(title, fontsize=10, loc="left")

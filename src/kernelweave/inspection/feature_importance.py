@@ -309,10 +309,9 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
         if kernel_map.seen is not None:
             own = own[kernel_map.observed[:, i]]
         # Kernels with a known gradient are positive semidefinite, so never clipped.
-        shares = np.full(len(own), 1 / len(own))
-        if centering.shares is not None:
-            shares = to_numpy(centering.shares).astype(np.float64)
-        coef = centering.scale * (own - np.outer(shares, own.sum(axis=0)))
+        each = centering.shares
+        shares = 1 / len(own) if each is None else to_numpy(each)[:, None]
+        coef = centering.scale * (own - shares * own.sum(axis=0))
         rows = transformed(kernel.steps, kernel_map.source.blocks[v])
         yield _Expansion(kernel.steps, kernel.core, rows, coef)
 
