@@ -361,6 +361,26 @@ def test_other_types_of_numbers(estimator, dtype, table):
     assert_same_model(expected, clone(expected).fit(same, y), floats, same)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelFDA(alpha=1e20, cv=None),
+        MultipleKernelFDA(norm=1e20, cv=None),
+        MixtureKDA(noise=1e20, dof=1e20, likelihood="student", cv=None),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_parameters_may_be_whole_numbers_of_more_than_64_bits(model, table):
+    X, y = table
+    model.set_params(views=PLAIN)
+    given = [k for k, v in model.get_params(deep=False).items() if v == 1e20]
+    same = clone(model).set_params(**dict.fromkeys(given, 10**20)).fit(X, y)
+    assert_allclose(output(same, X), output(model.fit(X, y), X), rtol=1e-12)
+    too_large = clone(model).set_params(**dict.fromkeys(given, 10**400))
+    with pytest.raises(ValueError, match=r"parameter of .* must be .* got 1000"):
+        too_large.fit(X, y)
+
+
 # Classes and rows ---------------------------------------------------------------------
 
 

@@ -327,7 +327,8 @@ class MixtureKDA(KernelDiscriminant):
         noise = "loo" if self.noise == "em" else self.noise
 
         def choose(e: int, path: PredictivePath) -> Expert:
-            expert = choose_noise(path, noise, "profile", self.likelihood, self.dof)
+            dof = float(self.dof)
+            expert = choose_noise(path, noise, "profile", self.likelihood, dof)
             if self.noise == "em":  # where the search for better levels starts
                 experts[e] = expert
             return expert

@@ -101,8 +101,10 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
     def allows(value: Any) -> bool:
         if isinstance(value, str):
             return value in words
-        real = isinstance(value, int | float | np.number)
-        return real and not isinstance(value, bool | np.bool_) and bool(test(value))
+        real = isinstance(value, int | float | np.integer | np.floating)
+        real = real and not isinstance(value, bool)
+        held = real and (value == np.inf or abs(value) <= LARGEST_FLOAT)
+        return bool(held and test(value))
 
     *others, last = [text, *map(repr, words)]
     return Rule(f"{', '.join(others)} or {last}" if others else last, allows)
@@ -110,7 +112,7 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
 
 def positive(*words: str) -> Rule:
     """A finite number above zero, or one of these words."""
-    return number("a finite number > 0", lambda v: np.isfinite(v) and v > 0, *words)
+    return number("a finite number > 0", lambda v: 0 < v < np.inf, *words)
 
 
 def integer(lowest: int, optional: bool = False) -> Rule:
@@ -142,7 +144,7 @@ COMMON = {
     "n_components": integer(1, optional=True),
     "uncorrelated": boolean,
     "signed": boolean,
-    "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
+    "weight_bound": number("a number >= 1", lambda v: 1 <= v < np.inf),
     "tol": positive(),
     "max_iter": integer(1, optional=True),
     "interactions": boolean,
