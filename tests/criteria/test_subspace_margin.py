@@ -10,6 +10,7 @@ from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.solvers import certify
 from kernelweave.weights import Uniform
 
 
@@ -101,6 +102,21 @@ def test_bounds_hold_for_any_point(rng, quality):
     if quality == 0.0:
         assert terms.upper == pytest.approx(value, rel=1e-7)
         assert terms.linear - terms.scores @ weights == pytest.approx(value, rel=1e-7)
+
+
+def test_rounding_of_the_dual_constraint_is_no_gain(rng):
+    """With outputs of zero, the value is twice C times the rows of the rarer class."""
+    n, C = 29, 0.01
+    signs = np.where(np.arange(n) < 13, 1.0, -1.0)[:, None]
+    bank = DenseBank(center_and_scale([np.eye(n)]))
+    criterion = SubspaceMargin(bank, signs, 1e15, C)
+    a = np.where(signs > 0, C, 13 / 16 * C * (1 + 9e-15)) * signs
+    zero = np.zeros_like(a)
+    value, lower_bound, gap = certify(
+        criterion, Uniform(), [1.0], np.hstack([zero, zero]), np.hstack([a, a])
+    )
+    assert value == pytest.approx(26 * C, rel=1e-13)
+    assert lower_bound <= 26 * C and 0.0 <= gap < 1e-13
 
 
 def test_primal_is_the_penalised_machine(rng):

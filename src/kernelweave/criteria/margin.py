@@ -538,6 +538,9 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         a = balanced(a, self.signs, self.bounds)
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
+        # A rounding error of y'a = 0 costs its size times the intercept.
+        intercept = 1.0 + float(np.max(np.abs(self.design.unscale(apart))))
+        linear -= intercept * float(np.sum(np.abs(np.sum(a, axis=0))))
         scores = scores / (2.0 * self.alpha)
         # An error of F changes the primal value by its product with A, B or F = A - B.
         own, size = (np.linalg.norm(each) for each in (self.design.unscale(a), b))

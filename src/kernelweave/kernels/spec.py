@@ -400,8 +400,7 @@ def imputes(spec: Any) -> bool:
 
     Individual entries of a row may then be NaN: the transformer handles them.
     """
-    found = [_accepts_nan(before) for before, _ in each_kernel(spec)]
-    return bool(found) and all(found)
+    return all(_accepts_nan(before) for before, _ in each_kernel(spec))
 
 
 def _accepts_nan(before: tuple[Any, ...]) -> bool:
