@@ -292,7 +292,7 @@ def test_code_from_elsewhere_needs_trust(tmp_path):
 
 def test_headers_have_any_length(tmp_path):
     """The columns of a methylation array take over 50 MB."""
-    kernelweave.save(KernelFDA(), tmp_path / "model.kw", notes={"long": "x" * 2**25})
+    kernelweave.save(KernelFDA(), tmp_path / "model.kw", notes={"long": "x" * 2**24})
     assert isinstance(kernelweave.load(tmp_path / "model.kw"), KernelFDA)
 
 

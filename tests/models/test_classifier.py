@@ -174,7 +174,7 @@ def test_booleans(estimator, make_problem):
 @pytest.mark.one_seed
 @pytest.mark.parametrize("estimator", some(ONE_EACH, is_classifier, cv=None))
 def test_many_whole_numbers_are_questioned_once(estimator, rng):
-    y = np.repeat(np.arange(20, 50), 4)
+    y = np.repeat(np.arange(20, 50), 2)
     X = y[:, None] + rng.normal(size=(len(y), 2))
     with pytest.warns(UserWarning, match="30 different whole numbers") as found:
         clone(estimator).set_params(views=None).fit(X, y)
