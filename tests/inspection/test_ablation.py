@@ -355,6 +355,17 @@ def test_noise_beside_a_frequent_class_that_is_not_judged_is_not_recommended():
     assert found.baseline_loss == 0.5
 
 
+def test_a_single_class_that_is_judged_is_named(rng):
+    """Whatever the model, the error rate was 0 +- 0, and a view was recommended."""
+    X, y = make_data(rng, n=24)
+    y = np.where(np.arange(24) < 8, "ill", "well")
+    model = MultipleKernelSVC(TWO, norm=1, C=1.0, tol=1e-2).fit(X, y)
+    with pytest.raises(ValueError, match="only rows of the class 'well' are held out"):
+        view_ablation(model, X, y, cv=PredefinedSplit(np.repeat([-1, 0, 1], [8, 8, 8])))
+    with pytest.raises(ValueError, match="only rows of the class 'well' are held out"):
+        view_ablation(model, X, y, cv=2, groups=np.maximum(np.arange(24), 7))
+
+
 def test_folds_have_a_row_of_each_class_if_there_is_a_score(rng):
     X, y = rng.normal(size=(20, 2)), np.arange(20) < 3
     views = [("a", "linear", [0]), ("b", "linear", [1])]

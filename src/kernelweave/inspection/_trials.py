@@ -142,6 +142,13 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         self.tested = np.unique(np.concatenate([test for _, test in self.folds]))
         self.judged = np.any(self.truth[self.tested] != 0, axis=0)
+        if self.classes is not None and np.sum(self.judged) < 2 and scoring is None:
+            only = str(self.classes[self.judged][0])
+            raise ValueError(
+                f"view_ablation: only rows of the class {only!r} are held out by a "
+                "fold that learns from rows of their class, so no view can be useful. "
+                "At least two classes need two rows each, in different groups and folds"
+            )
         self.each = self._weights(np.arange(len(self.y)))
         self.each /= np.mean(self.each[self.each > 0])
         self.n_jobs = n_jobs
