@@ -254,6 +254,21 @@ def test_a_model_and_a_page_are_two_files(fitted, capsys):
     assert "--save and --report both name 'both'; choose two files" in message
 
 
+def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
+    """A model and a table were lost to the predictions, or to the new model."""
+    for name in ("rna.csv", "clinical.csv", "model.kw"):
+        (tmp_path / name).write_bytes((fitted / name).read_bytes())
+    tables = ["rna=rna.csv", "clinical=./clinical.csv", "--id", "patient"]
+    for out in ("model.kw", str(tmp_path / "rna.csv")):
+        message = refused(capsys, "predict", "model.kw", *tables, "--out", out)
+        assert f"this command reads {out!r}; choose another file" in message
+    for option in ("--save", "--report"):
+        message = refused(capsys, "fit", *tables, *PLAIN, option, "clinical.csv")
+        assert "this command reads 'clinical.csv'" in message
+    message = refused(capsys, "report", "model.kw", *tables, "--out", "model.kw")
+    assert "this command reads 'model.kw'" in message
+
+
 def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
     """The message names the file of the user, once, and nothing is left."""
     monkeypatch.setattr(os, "fsync", no_space)
@@ -469,6 +484,36 @@ def test_numbers_that_a_spreadsheet_has_as_texts():
     assert read_target(samples, None)[1] == "classification"
 
 
+def test_other_programs_write_other_digits(frames, capsys):
+    """Excel files and those of R have 15 or 16 digits; the rows are the same."""
+    rows = frames["rna"].assign(y=list("ab") * (len(frames["rna"]) // 2))
+    rows.to_csv("rows.csv", index=False)
+    rows.to_csv("again.csv", index=False, float_format="%.15g")
+    again = pandas.read_csv("again.csv")
+    assert again["a"].ne(rows["a"].to_numpy()).any()
+    command = ["fit", "rows.csv", "--id", "patient", "--label", "y", *FAST]
+    assert main([*command, "--save", "model.kw", "--quiet"]) == 0
+    found = told(capsys, "predict", "model.kw", "again.csv")
+    assert found["training_rows"] == len(rows)
+
+
+def test_dates_matter_where_they_are_used(capsys):
+    """An impossible date elsewhere stops nothing; texts of the fit remain texts."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": rng.normal(size=N), "y": list("ab") * (N // 2)})
+    frame["visit"] = ["2020-01-01", "2020-06-01", "unknown"] * (N // 3)
+    frame["other"] = ["2023-02-28", "2023-02-29"] * (N // 2)
+    frame.to_csv("rows.csv", index=False)
+    fit = ["fit", "rows.csv", "--label", "y", *FAST, "--save", "model.kw"]
+    assert "holds '2023-02-29' among dates" in refused(capsys, *fit)
+    assert main([*fit, "--drop", "other", "--quiet"]) == 0
+    wanted = kernelweave.load("model.kw").predict(frame[["x", "visit"]])
+    for known in (frame["visit"] != "unknown", frame["visit"] != ""):
+        frame[known].to_csv("new.csv", index=False)
+        found = told(capsys, "predict", "model.kw", "new.csv")["predictions"]
+        assert [row["prediction"] for row in found] == wanted[known].tolist()
+
+
 # evaluate, inspect, report ------------------------------------------------------------
 
 
@@ -607,27 +652,23 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
         lambda frame: frame.iloc[1:],
         lambda frame: frame.assign(x=frame["x"] + 1),
         lambda frame: frame.assign(x=frame["x"].where(frame.index > 0, 1.0)),
+        lambda frame: frame.assign(x=frame["x"].where(frame.index != 2, 1.0)),
+        lambda frame: frame.assign(z=frame["z"].fillna(1.0)),
+        lambda frame: frame.assign(
+            subtype=frame["subtype"].where(frame.index > 0, "b")
+        ),
     ],
-    ids=["fewer", "others", "one edited"],
+    ids=["fewer", "others", "one edited", "one of two", "a gap filled", "a label"],
 )
 def test_a_report_needs_the_rows_of_the_fit(change, capsys):
     rng = np.random.default_rng(0)
-    frame = pandas.DataFrame(
-        {"x": rng.normal(size=N), "subtype": list("ab") * (N // 2)}
-    )
+    frame = pandas.DataFrame(rng.normal(size=(N, 2)), columns=["x", "z"])
+    frame.loc[3, "z"] = np.nan
+    frame.loc[2] = frame.loc[0]  # two equal rows, with the same label
+    frame["subtype"] = list("ab") * (N // 2)
     frame.to_csv("rows.csv", index=False)
-    fit = [
-        "--norm",
-        "1",
-        "--alpha",
-        "1",
-        "--folds",
-        "2",
-        "--save",
-        "model.kw",
-        "--quiet",
-    ]
-    assert main(["fit", "rows.csv", "--label", "subtype", *fit]) == 0
+    fit = ["--label", "subtype", "--view", "x=x", "--view", "z=z", *FAST, "--quiet"]
+    assert main(["fit", "rows.csv", *fit, "--save", "model.kw"]) == 0
     change(frame).to_csv("others.csv", index=False)
     message = refused(capsys, "report", "model.kw", "others.csv")
     assert (
@@ -665,7 +706,7 @@ def test_one_table_in_every_format(name, library):
         (frame.set_index("id") if name.startswith("index") else frame).to_parquet(name)
     else:
         frame.to_excel(name, index=False)
-    found = read.read_frame(name, ["id", "number"])
+    found = samples.with_dates(read.read_frame(name, ["id", "number"]), [name])
     assert list(found) == list(frame) and found["id"].tolist() == ["001", "002", "003"]
     assert found["number"].tolist()[1:] == ["2", "3"]
     if not name.endswith("xlsx"):  # which has only floats
@@ -698,7 +739,7 @@ def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
 )
 def test_dates_with_and_without_a_time(cells, tmp_path):
     (tmp_path / "t.csv").write_text("day\n" + "\n".join([*cells.split(), "NA"]))
-    found = read.read_frame(str(tmp_path / "t.csv"))["day"]
+    found = samples.with_dates(read.read_frame("t.csv"), ["t.csv"])["day"]
     assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
     assert found.isna().tolist() == [False, False, True]
 
@@ -775,13 +816,13 @@ def test_digests_are_limited(fitted):
     """A model file of a million rows keeps some of them, evenly spaced."""
     from kernelweave.cli import seen
 
-    digests = np.arange(1, 41, dtype=np.uint64).reshape(20, 2)
-    notes = {"digests": seen.digests_as_text(digests, most=10)}
+    digests = np.arange(1, 61, dtype=np.uint64).reshape(20, 3)  # two views and a label
+    notes = {"digests": seen.digests_as_text(digests, most=15)}
     kept = seen.training_digests(notes, 2)
-    assert seen.were_seen(digests, kept).tolist() == [i % 4 == 0 for i in range(20)]
-    assert (
-        len(read_header(fitted / "model.kw")["notes"]["digests"]) == N * 3 * 8 * 4 / 3
-    )
+    found = seen.were_seen(digests[:, :2], kept[:, :2])
+    assert found.tolist() == [i % 4 == 0 for i in range(20)]
+    size = len(read_header(fitted / "model.kw")["notes"]["digests"])
+    assert size == N * 4 * 8 * 4 / 3
 
 
 def test_classes_of_texts_beside_gaps():

@@ -34,7 +34,12 @@ from kernelweave.cli.samples import (
     with_columns_of,
 )
 from kernelweave.cli.score import print_score
-from kernelweave.cli.seen import digests, digests_as_text, were_seen
+from kernelweave.cli.seen import (
+    digests,
+    digests_as_text,
+    labelled_digests,
+    were_seen,
+)
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
@@ -142,8 +147,9 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    check_file("save", options.save)
-    check_file("report", options.report)
+    read = [*options.data, *(options.predict or ()), options.views]
+    check_file("save", options.save, read)
+    check_file("report", options.report, read)
     model_file, page = (
         p and os.path.abspath(p) for p in (options.save, options.report)
     )
@@ -184,9 +190,9 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_file(extra: str, path: str | None) -> None:
+def check_file(extra: str, path: str | None, read: list[str | None]) -> None:
     """Refuse a model or page that cannot be written, before the work begins."""
-    check_place(path)
+    check_place(path, read)
     package = {"save": "skops", "report": "jinja2"}[extra]
     if path is not None and find_spec(package) is None:
         raise ImportError(f"{path} needs {package}: pip install 'kernelweave[{extra}]'")
@@ -249,7 +255,7 @@ def notes_of(problem: Problem) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(problem.options.data),
-        "digests": digests_as_text(digests(problem.samples)),
+        "digests": digests_as_text(labelled_digests(problem.samples, problem.y)),
     }
 
 

@@ -94,8 +94,11 @@ class Draft:
             yield draft
 
 
-def check_place(name: str | None) -> None:
-    """Refuse a file that could not be written, before the work begins."""
+def check_place(name: str | None, read: Iterable[str | None] = ()) -> None:
+    """Refuse a file that could not be written, before the work begins.
+
+    So is one of the files ``read``, which may be given as NAME=FILE.
+    """
     if name is None:
         return
     path = Path(name)
@@ -103,6 +106,10 @@ def check_place(name: str | None) -> None:
         raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{name!r} is a device, not a file; choose a file")
+    texts = list(filter(None, read))
+    for other in map(Path, texts + [text.partition("=")[2] for text in texts]):
+        if path.exists() and other.is_file() and path.samefile(other):
+            raise ValueError(f"this command reads {name!r}; choose another file")
     if not path.parent.is_dir():
         raise ValueError(
             f"there is no folder {str(path.parent)!r} for {name!r}; create it"

@@ -29,7 +29,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave predict --help``.
     """
-    check_place(options.out)
+    check_place(options.out, [options.model, *options.data])
     if options.quiet and options.out is None:
         raise ValueError("with --quiet the predictions need a file: add --out FILE.csv")
     model, notes = load_predictor(options.model)
@@ -54,7 +54,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         results["predictions"] = table
     if options.out is not None or options.json:
         training = training_digests(notes, len(samples.views))
-        seen = were_seen(digests(samples), training)
+        seen = were_seen(digests(samples), training[:, :-1])
         results |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:  # last: after an interrupt, nothing is written
         with written_whole(Path(options.out)) as file:

@@ -31,7 +31,8 @@ def digests(samples: Samples) -> Any:
     Returns
     -------
     found : ndarray of uint64 of shape (n, v)
-        Equal for rows with equal cells, whatever the types of their columns.
+        Equal for rows with equal cells, whatever the types of their columns. Numbers
+        count as equal to nine digits, since not every program writes more than 15.
     """
     found = np.zeros((len(samples.data), len(samples.views)), dtype=np.uint64)
     for j, (_, _, columns) in enumerate(samples.views):
@@ -43,6 +44,12 @@ def digests(samples: Samples) -> Any:
     return found
 
 
+def labelled_digests(samples: Samples, y: np.ndarray) -> Any:
+    """The :func:`digests` of the rows, and of their labels, (n, v + 1)."""
+    labels = _cells(pandas_or_why().Series(y))
+    return np.column_stack([digests(samples), labels])
+
+
 def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
     """The notes that are ours; those of a user may have any name and type."""
     return {k: v for k, v in notes.items() if isinstance(v, NOTES.get(k, ()))}
@@ -50,18 +57,17 @@ def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
 
 def digests_as_text(found: Any, most: int = MOST_DIGESTS) -> str:
     """Digests as text, of as many evenly spaced rows as there is room for."""
-    n, v = found.shape
-    step = -(-n * v // most)
+    step = -(-found.size // most)
     return base64.b64encode(found[::step].astype("<u8").tobytes()).decode("ascii")
 
 
 def training_digests(notes: dict[str, Any], n_views: int) -> Any:
-    """The digests among notes, (n, n_views); no rows if they are not ours."""
+    """The labelled digests among notes, (n, n_views + 1); no rows if not ours."""
     try:
         raw = base64.b64decode(notes.get("digests", ""))
-        return np.frombuffer(raw, dtype="<u8").reshape(-1, n_views)
+        return np.frombuffer(raw, dtype="<u8").reshape(-1, n_views + 1)
     except ValueError:
-        return np.zeros((0, n_views), dtype="<u8")
+        return np.zeros((0, n_views + 1), dtype="<u8")
 
 
 def were_seen(new: Any, training: Any) -> np.ndarray:
@@ -91,7 +97,9 @@ def _cells(column: Any) -> Any:
     """A number for each cell: a hash of its float or its text."""
     pandas = pandas_or_why()
     if pandas.api.types.is_numeric_dtype(column):  # booleans count as numbers
-        values = column.to_numpy(dtype=float, na_value=np.nan) + 0.0  # -0 is 0
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        share, exponent = np.frexp(values)
+        values = np.ldexp(np.round(share, 9), exponent) + 0.0  # -0 is 0
     else:
         pairs = zip(column, column.isna(), strict=True)
         values = np.array(["" if gap else str(v) for v, gap in pairs], dtype=object)
