@@ -580,15 +580,25 @@ def test_a_model_of_arrays_is_refused_in_plain_words(capsys, command):
 
 
 NOTES = {"label": 5, "id": 6, "rows": "many", "files": "a.csv", "cohort": "Zürich"}
+ALL = NOTES | {"groups": None, "task": []}  # the names of all notes of ours
+TEXTS = {"id": "study 7", "label": "blind", "files": "a.csv", "cohort": "Zürich"}
 
 
-@pytest.mark.parametrize("digests", [3, "many", "AAAA"])
-def test_notes_of_users_may_have_any_name(digests, frames, capsys):
+@pytest.mark.parametrize(
+    "notes",
+    [
+        *(ALL | {"training": digests} for digests in (3, "many", "AAAA")),
+        *(ALL | {"digests": digests} for digests in (3, "many", "AAAA")),
+        NOTES,
+        TEXTS,
+    ],
+)
+def test_notes_of_users_may_have_any_name(notes, frames, capsys):
     """They are shown, and no command takes them for those of "kernelweave fit"."""
     rna = frames["rna"].drop(columns="patient")
     model = MultipleKernelRidge([("x", "linear", ["a", "b"])], norm=1, alpha=1.0)
     model.fit(rna, np.arange(len(rna)) % 2)
-    kernelweave.save(model, "model.kw", notes=NOTES | {"digests": digests})
+    kernelweave.save(model, "model.kw", notes=notes)
     assert main(["inspect", "model.kw"]) == 0
     out = capsys.readouterr().out
     assert "It predicts the number.\n" in out
@@ -816,13 +826,26 @@ def test_digests_are_limited(fitted):
     """A model file of a million rows keeps some of them, evenly spaced."""
     from kernelweave.cli import seen
 
-    digests = np.arange(1, 61, dtype=np.uint64).reshape(20, 3)  # two views and a label
-    notes = {"digests": seen.digests_as_text(digests, most=15)}
-    kept = seen.training_digests(notes, 2)
-    found = seen.were_seen(digests[:, :2], kept[:, :2])
+    frame = pandas.DataFrame({"x": np.arange(20.0), "z": np.arange(20)})
+    rows = SimpleNamespace(data=frame, views=[("x", "", ["x"]), ("z", "", ["z"])])
+    kept = seen.digests_as_text(seen.digests(rows, frame["x"].to_numpy()), most=15)
+    notes = {seen.TRAINING: kept}
+    training, given = seen.training_digests(notes, rows)
+    found = seen.were_seen(given, training)
     assert found.tolist() == [i % 4 == 0 for i in range(20)]
-    size = len(read_header(fitted / "model.kw")["notes"]["digests"])
+    size = len(read_header(fitted / "model.kw")["notes"][seen.TRAINING])
     assert size == N * 4 * 8 * 4 / 3
+
+
+def test_digests_of_version_0_1_0_are_read():
+    """They are those of exact numbers, without labels."""
+    from kernelweave.cli import seen
+
+    frame = pandas.DataFrame({"x": np.arange(6) / 7})
+    rows = SimpleNamespace(data=frame, views=[("x", "", ["x"])])
+    text = "AAAAAAAAAACXQSH+e8SIgi5YzVMDTo0GwBpTXqEEGIQ9gpZ46qFTnyXuxVNKFNJf"
+    training, given = seen.training_digests({"digests": text}, rows, np.arange(6))
+    assert np.array_equal(training, given)
 
 
 def test_classes_of_texts_beside_gaps():

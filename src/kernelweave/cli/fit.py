@@ -34,12 +34,7 @@ from kernelweave.cli.samples import (
     with_columns_of,
 )
 from kernelweave.cli.score import print_score
-from kernelweave.cli.seen import (
-    digests,
-    digests_as_text,
-    labelled_digests,
-    were_seen,
-)
+from kernelweave.cli.seen import TRAINING, digests, digests_as_text, were_seen
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
@@ -255,7 +250,7 @@ def notes_of(problem: Problem) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(problem.options.data),
-        "digests": digests_as_text(labelled_digests(problem.samples, problem.y)),
+        TRAINING: digests_as_text(digests(problem.samples, problem.y)),
     }
 
 

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
-from kernelweave.cli.seen import labelled_digests, training_digests
+from kernelweave.cli.seen import training_digests
 from kernelweave.cli.settings import MODEL_OPTIONS
 from kernelweave.views.columns import counted, some
 
@@ -48,9 +48,8 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"{name} is for {task}; leave out --task {options.task}")
         options.task = task
     problem = read_problem(options, model)
-    training = training_digests(notes, len(problem.samples.views))
+    training, given = training_digests(notes, problem.samples, problem.y)
     if len(training):
-        given = labelled_digests(problem.samples, problem.y)
         lost = Counter(map(bytes, training)) - Counter(map(bytes, given))
         if lost or len(given) != notes.get("rows"):
             raise ValueError(
