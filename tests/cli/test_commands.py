@@ -405,6 +405,8 @@ def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
     found = told(capsys, "predict", model, *three(fitted))
     assert found["training_rows"] == N and "accuracy" not in found
     assert [row["patient"] for row in found["predictions"]][:2] == ["023", "022"]
+    for row in found["predictions"]:  # numbers, not texts
+        assert row["probability_=ill"] + row["probability_well"] == pytest.approx(1)
     quiet = refused(capsys, "predict", model, *three(fitted), "--quiet")
     assert "with --quiet the predictions need a file" in quiet
     assert main(["predict", model, *three(fitted, "clinical"), "--out", "p.csv"]) == 0
