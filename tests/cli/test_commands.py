@@ -251,7 +251,7 @@ def test_a_model_and_a_page_are_two_files(fitted, capsys):
     """One of them replaced the other, whose draft stayed behind."""
     command = ["fit", *three(fitted), *PLAIN, "--save", "both", "--report", "./both"]
     message = refused(capsys, *command)
-    assert "--save and --report both name 'both'; choose two files" in message
+    assert "this command also reads or writes './both'; choose another" in message
 
 
 def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
@@ -261,12 +261,12 @@ def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
     tables = ["rna=rna.csv", "clinical=./clinical.csv", "--id", "patient"]
     for out in ("model.kw", str(tmp_path / "rna.csv")):
         message = refused(capsys, "predict", "model.kw", *tables, "--out", out)
-        assert f"this command reads {out!r}; choose another file" in message
+        assert f"this command also reads or writes {out!r}; choose another" in message
     for option in ("--save", "--report"):
         message = refused(capsys, "fit", *tables, *PLAIN, option, "clinical.csv")
-        assert "this command reads 'clinical.csv'" in message
+        assert "this command also reads or writes 'clinical.csv'" in message
     message = refused(capsys, "report", "model.kw", *tables, "--out", "model.kw")
-    assert "this command reads 'model.kw'" in message
+    assert "this command also reads or writes 'model.kw'" in message
 
 
 def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,14 +143,7 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     """
     read = [*options.data, *(options.predict or ()), options.views]
     check_file("save", options.save, read)
-    check_file("report", options.report, read)
-    model_file, page = (
-        p and os.path.abspath(p) for p in (options.save, options.report)
-    )
-    if model_file and model_file == page:
-        raise ValueError(
-            f"--save and --report both name {options.save!r}; choose two files"
-        )
+    check_file("report", options.report, [*read, options.save])
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -185,9 +177,9 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_file(extra: str, path: str | None, read: list[str | None]) -> None:
+def check_file(extra: str, path: str | None, others: list[str | None]) -> None:
     """Refuse a model or page that cannot be written, before the work begins."""
-    check_place(path, read)
+    check_place(path, others)
     package = {"save": "skops", "report": "jinja2"}[extra]
     if path is not None and find_spec(package) is None:
         raise ImportError(f"{path} needs {package}: pip install 'kernelweave[{extra}]'")

@@ -94,10 +94,10 @@ class Draft:
             yield draft
 
 
-def check_place(name: str | None, read: Iterable[str | None] = ()) -> None:
+def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
     """Refuse a file that could not be written, before the work begins.
 
-    So is one of the files ``read``, which may be given as NAME=FILE.
+    So is one of the ``others`` of the command, which may be given as NAME=FILE.
     """
     if name is None:
         return
@@ -106,10 +106,12 @@ def check_place(name: str | None, read: Iterable[str | None] = ()) -> None:
         raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{name!r} is a device, not a file; choose a file")
-    texts = list(filter(None, read))
-    for other in map(Path, texts + [text.partition("=")[2] for text in texts]):
-        if path.exists() and other.is_file() and path.samefile(other):
-            raise ValueError(f"this command reads {name!r}; choose another file")
+    for text in filter(None, others):
+        files = map(Path, (text, text.partition("=")[2]))
+        if path.resolve() in [file.resolve() for file in files]:
+            raise ValueError(
+                f"this command also reads or writes {name!r}; choose another file"
+            )
     if not path.parent.is_dir():
         raise ValueError(
             f"there is no folder {str(path.parent)!r} for {name!r}; create it"
