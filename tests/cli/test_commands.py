@@ -358,6 +358,11 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
             "[model]\nclass_weight = {sick = 2}",
             "'sick' is not a class; the classes are",
         ),
+        ('[model]\nclass_weight = {"=ill" = [2], well = 1}', "class '=ill' is [2]"),
+        (
+            "[views.days]\ncolumns = ['clinical.age', 'clinical.seen']\nkernel = 'rbf'",
+            "column 'clinical.seen' holds Timestamp(",
+        ),
     ],
 )
 def test_mistakes_in_a_file_of_settings(fitted, tmp_path, capsys, text, message):
@@ -394,6 +399,10 @@ def test_predictions_of_new_rows(fitted, frames, tmp_path, capsys):
     assert set(rows["prediction"]) == {"'=ill", "well"}  # a spreadsheet runs neither
     chances = rows[["probability_=ill", "probability_well"]].astype(float)
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
+    named = [f"rna={tmp_path / 'rna.csv'}", f"rnb={tmp_path / 'mirna.csv'}"]
+    command = ["predict", str(fitted / "model.kw"), *named, "--out", "new.csv"]
+    assert main(command) == 0
+    assert "The model does not know the table rnb." in capsys.readouterr().out
     # What the library predicts, with any table left out, to standard output.
     assert main(["predict", str(fitted / "model.kw"), *three(tmp_path, "rna")]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -314,7 +314,7 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
             f"class_weight: {unknown[0]!r} is not a class; the classes are "
             f"{some(classes)}"
         )
-    return {classes[name]: float(weight) for name, weight in weights.items()}
+    return {classes[name]: weight for name, weight in weights.items()}
 
 
 def _mistakes(problem: Problem) -> Iterator[str]:

@@ -239,7 +239,8 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
                 f"{tables.files[name]} lacks {counted(len(lost), 'column')} that the "
                 f"model was fitted to: {some(lost)}; add what is missing, or {other}"
             )
-    if not any(given.values()):
+    unknown = [name for name, columns in given.items() if not columns]
+    if len(unknown) == len(given):
         known_tables = sorted({c.partition(".")[0] for c in wanted})
         raise ValueError(
             f"none of the tables {some(map(repr, tables.frames))} is known to the "
@@ -247,6 +248,8 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             f"{some(map(repr, known_tables))}"
         )
     remarks = list(joined.remarks)
+    if unknown:
+        remarks.append(f"The model does not know {with_names('the table', unknown)}.")
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
