@@ -771,6 +771,8 @@ def attempt(target: Target, folder: Path, seed: int, right: Any) -> str:
         try:
             found = target.read(folder)
             outcome = "equal" if found == right else "other"
+        except TypeError:  # of the reader; in commands, a column of dates may raise one
+            raise
         except INPUT_ERRORS as error:
             outcome = "refused"
             if target.in_command:

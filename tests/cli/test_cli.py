@@ -289,8 +289,14 @@ def test_texts_of_every_kind(tmp_path, write):
     assert frame["näme"].tolist() == ["007", "8"]
     assert frame["größe"].tolist()[0] == 1.5
     assert frame["größe"].isna().tolist() == [False, True]
-    assert frame["day"].dt.year.tolist() == [2020, 2021]
+    assert frame["day"].tolist() == ["2020-01-02", "2021-03-04"]
     assert frame["flag"].tolist() == [True, False]
+
+
+def test_columns_without_a_name(tmp_path):
+    (tmp_path / "t.csv").write_text('x," ","  ",\n1,a,2020-01-02,3\n')
+    names = ["x", "Unnamed: 1", "Unnamed: 2", "Unnamed: 3"]
+    assert read.read_frame("t.csv").columns.tolist() == names
 
 
 def test_folders_of_others_are_left_alone(data, tmp_path, capsys, no_pictures):

@@ -251,7 +251,22 @@ def test_a_model_and_a_page_are_two_files(fitted, capsys):
     """One of them replaced the other, whose draft stayed behind."""
     command = ["fit", *three(fitted), *PLAIN, "--save", "both", "--report", "./both"]
     message = refused(capsys, *command)
-    assert "--save and --report both name 'both'; choose two files" in message
+    assert "this command also reads or writes './both'; choose another" in message
+
+
+def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
+    """A model and a table were lost to the predictions, or to the new model."""
+    for name in ("rna.csv", "clinical.csv", "model.kw"):
+        (tmp_path / name).write_bytes((fitted / name).read_bytes())
+    tables = ["rna=rna.csv", "clinical=./clinical.csv", "--id", "patient"]
+    for out in ("model.kw", str(tmp_path / "rna.csv")):
+        message = refused(capsys, "predict", "model.kw", *tables, "--out", out)
+        assert f"this command also reads or writes {out!r}; choose another" in message
+    for option in ("--save", "--report"):
+        message = refused(capsys, "fit", *tables, *PLAIN, option, "clinical.csv")
+        assert "this command also reads or writes 'clinical.csv'" in message
+    message = refused(capsys, "report", "model.kw", *tables, "--out", "model.kw")
+    assert "this command also reads or writes 'model.kw'" in message
 
 
 def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
@@ -343,6 +358,11 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
             "[model]\nclass_weight = {sick = 2}",
             "'sick' is not a class; the classes are",
         ),
+        ('[model]\nclass_weight = {"=ill" = [2], well = 1}', "class '=ill' is [2]"),
+        (
+            "[views.days]\ncolumns = ['clinical.age', 'clinical.seen']\nkernel = 'rbf'",
+            "column 'clinical.seen' holds Timestamp(",
+        ),
     ],
 )
 def test_mistakes_in_a_file_of_settings(fitted, tmp_path, capsys, text, message):
@@ -379,6 +399,10 @@ def test_predictions_of_new_rows(fitted, frames, tmp_path, capsys):
     assert set(rows["prediction"]) == {"'=ill", "well"}  # a spreadsheet runs neither
     chances = rows[["probability_=ill", "probability_well"]].astype(float)
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
+    named = [f"rna={tmp_path / 'rna.csv'}", f"rnb={tmp_path / 'mirna.csv'}"]
+    command = ["predict", str(fitted / "model.kw"), *named, "--out", "new.csv"]
+    assert main(command) == 0
+    assert "The model does not know the table rnb." in capsys.readouterr().out
     # What the library predicts, with any table left out, to standard output.
     assert main(["predict", str(fitted / "model.kw"), *three(tmp_path, "rna")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -390,6 +414,8 @@ def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
     found = told(capsys, "predict", model, *three(fitted))
     assert found["training_rows"] == N and "accuracy" not in found
     assert [row["patient"] for row in found["predictions"]][:2] == ["023", "022"]
+    for row in found["predictions"]:  # numbers, not texts
+        assert row["probability_=ill"] + row["probability_well"] == pytest.approx(1)
     quiet = refused(capsys, "predict", model, *three(fitted), "--quiet")
     assert "with --quiet the predictions need a file" in quiet
     assert main(["predict", model, *three(fitted, "clinical"), "--out", "p.csv"]) == 0
@@ -469,6 +495,36 @@ def test_numbers_that_a_spreadsheet_has_as_texts():
     assert read_target(samples, None)[1] == "classification"
 
 
+def test_other_programs_write_other_digits(frames, capsys):
+    """Excel files and those of R have 15 or 16 digits; the rows are the same."""
+    rows = frames["rna"].assign(y=list("ab") * (len(frames["rna"]) // 2))
+    rows.to_csv("rows.csv", index=False)
+    rows.to_csv("again.csv", index=False, float_format="%.15g")
+    again = pandas.read_csv("again.csv")
+    assert again["a"].ne(rows["a"].to_numpy()).any()
+    command = ["fit", "rows.csv", "--id", "patient", "--label", "y", *FAST]
+    assert main([*command, "--save", "model.kw", "--quiet"]) == 0
+    found = told(capsys, "predict", "model.kw", "again.csv")
+    assert found["training_rows"] == len(rows)
+
+
+def test_dates_matter_where_they_are_used(capsys):
+    """An impossible date elsewhere stops nothing; texts of the fit remain texts."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": rng.normal(size=N), "y": list("ab") * (N // 2)})
+    frame["visit"] = ["2020-01-01", "2020-06-01", "unknown"] * (N // 3)
+    frame["other"] = ["2023-02-28", "2023-02-29"] * (N // 2)
+    frame.to_csv("rows.csv", index=False)
+    fit = ["fit", "rows.csv", "--label", "y", *FAST, "--save", "model.kw"]
+    assert "holds '2023-02-29' among dates" in refused(capsys, *fit)
+    assert main([*fit, "--drop", "other", "--quiet"]) == 0
+    wanted = kernelweave.load("model.kw").predict(frame[["x", "visit"]])
+    for known in (frame["visit"] != "unknown", frame["visit"] != ""):
+        frame[known].to_csv("new.csv", index=False)
+        found = told(capsys, "predict", "model.kw", "new.csv")["predictions"]
+        assert [row["prediction"] for row in found] == wanted[known].tolist()
+
+
 # evaluate, inspect, report ------------------------------------------------------------
 
 
@@ -535,15 +591,25 @@ def test_a_model_of_arrays_is_refused_in_plain_words(capsys, command):
 
 
 NOTES = {"label": 5, "id": 6, "rows": "many", "files": "a.csv", "cohort": "Zürich"}
+ALL = NOTES | {"groups": None, "task": []}  # the names of all notes of ours
+TEXTS = {"id": "study 7", "label": "blind", "files": "a.csv", "cohort": "Zürich"}
 
 
-@pytest.mark.parametrize("digests", [3, "many", "AAAA"])
-def test_notes_of_users_may_have_any_name(digests, frames, capsys):
+@pytest.mark.parametrize(
+    "notes",
+    [
+        *(ALL | {"training": digests} for digests in (3, "many", "AAAA")),
+        *(ALL | {"digests": digests} for digests in (3, "many", "AAAA")),
+        NOTES,
+        TEXTS,
+    ],
+)
+def test_notes_of_users_may_have_any_name(notes, frames, capsys):
     """They are shown, and no command takes them for those of "kernelweave fit"."""
     rna = frames["rna"].drop(columns="patient")
     model = MultipleKernelRidge([("x", "linear", ["a", "b"])], norm=1, alpha=1.0)
     model.fit(rna, np.arange(len(rna)) % 2)
-    kernelweave.save(model, "model.kw", notes=NOTES | {"digests": digests})
+    kernelweave.save(model, "model.kw", notes=notes)
     assert main(["inspect", "model.kw"]) == 0
     out = capsys.readouterr().out
     assert "It predicts the number.\n" in out
@@ -607,27 +673,23 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
         lambda frame: frame.iloc[1:],
         lambda frame: frame.assign(x=frame["x"] + 1),
         lambda frame: frame.assign(x=frame["x"].where(frame.index > 0, 1.0)),
+        lambda frame: frame.assign(x=frame["x"].where(frame.index != 2, 1.0)),
+        lambda frame: frame.assign(z=frame["z"].fillna(1.0)),
+        lambda frame: frame.assign(
+            subtype=frame["subtype"].where(frame.index > 0, "b")
+        ),
     ],
-    ids=["fewer", "others", "one edited"],
+    ids=["fewer", "others", "one edited", "one of two", "a gap filled", "a label"],
 )
 def test_a_report_needs_the_rows_of_the_fit(change, capsys):
     rng = np.random.default_rng(0)
-    frame = pandas.DataFrame(
-        {"x": rng.normal(size=N), "subtype": list("ab") * (N // 2)}
-    )
+    frame = pandas.DataFrame(rng.normal(size=(N, 2)), columns=["x", "z"])
+    frame.loc[3, "z"] = np.nan
+    frame.loc[2] = frame.loc[0]  # two equal rows, with the same label
+    frame["subtype"] = list("ab") * (N // 2)
     frame.to_csv("rows.csv", index=False)
-    fit = [
-        "--norm",
-        "1",
-        "--alpha",
-        "1",
-        "--folds",
-        "2",
-        "--save",
-        "model.kw",
-        "--quiet",
-    ]
-    assert main(["fit", "rows.csv", "--label", "subtype", *fit]) == 0
+    fit = ["--label", "subtype", "--view", "x=x", "--view", "z=z", *FAST, "--quiet"]
+    assert main(["fit", "rows.csv", *fit, "--save", "model.kw"]) == 0
     change(frame).to_csv("others.csv", index=False)
     message = refused(capsys, "report", "model.kw", "others.csv")
     assert (
@@ -665,7 +727,7 @@ def test_one_table_in_every_format(name, library):
         (frame.set_index("id") if name.startswith("index") else frame).to_parquet(name)
     else:
         frame.to_excel(name, index=False)
-    found = read.read_frame(name, ["id", "number"])
+    found = samples.with_dates(read.read_frame(name, ["id", "number"]), [name])
     assert list(found) == list(frame) and found["id"].tolist() == ["001", "002", "003"]
     assert found["number"].tolist()[1:] == ["2", "3"]
     if not name.endswith("xlsx"):  # which has only floats
@@ -698,7 +760,7 @@ def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
 )
 def test_dates_with_and_without_a_time(cells, tmp_path):
     (tmp_path / "t.csv").write_text("day\n" + "\n".join([*cells.split(), "NA"]))
-    found = read.read_frame(str(tmp_path / "t.csv"))["day"]
+    found = samples.with_dates(read.read_frame("t.csv"), ["t.csv"])["day"]
     assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
     assert found.isna().tolist() == [False, False, True]
 
@@ -775,13 +837,26 @@ def test_digests_are_limited(fitted):
     """A model file of a million rows keeps some of them, evenly spaced."""
     from kernelweave.cli import seen
 
-    digests = np.arange(1, 41, dtype=np.uint64).reshape(20, 2)
-    notes = {"digests": seen.digests_as_text(digests, most=10)}
-    kept = seen.training_digests(notes, 2)
-    assert seen.were_seen(digests, kept).tolist() == [i % 4 == 0 for i in range(20)]
-    assert (
-        len(read_header(fitted / "model.kw")["notes"]["digests"]) == N * 3 * 8 * 4 / 3
-    )
+    frame = pandas.DataFrame({"x": np.arange(20.0), "z": np.arange(20)})
+    rows = SimpleNamespace(data=frame, views=[("x", "", ["x"]), ("z", "", ["z"])])
+    kept = seen.digests_as_text(seen.digests(rows, frame["x"].to_numpy()), most=15)
+    notes = {seen.TRAINING: kept}
+    training, given = seen.training_digests(notes, rows)
+    found = seen.were_seen(given, training)
+    assert found.tolist() == [i % 4 == 0 for i in range(20)]
+    size = len(read_header(fitted / "model.kw")["notes"][seen.TRAINING])
+    assert size == N * 4 * 8 * 4 / 3
+
+
+def test_digests_of_version_0_1_0_are_read():
+    """They are those of exact numbers, without labels."""
+    from kernelweave.cli import seen
+
+    frame = pandas.DataFrame({"x": np.arange(6) / 7})
+    rows = SimpleNamespace(data=frame, views=[("x", "", ["x"])])
+    text = "AAAAAAAAAACXQSH+e8SIgi5YzVMDTo0GwBpTXqEEGIQ9gpZ46qFTnyXuxVNKFNJf"
+    training, given = seen.training_digests({"digests": text}, rows, np.arange(6))
+    assert np.array_equal(training, given)
 
 
 def test_classes_of_texts_beside_gaps():

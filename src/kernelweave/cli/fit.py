@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from kernelweave.cli.samples import (
     with_columns_of,
 )
 from kernelweave.cli.score import print_score
-from kernelweave.cli.seen import digests, digests_as_text, were_seen
+from kernelweave.cli.seen import TRAINING, digests, digests_as_text, were_seen
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
@@ -142,15 +141,9 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    check_file("save", options.save)
-    check_file("report", options.report)
-    model_file, page = (
-        p and os.path.abspath(p) for p in (options.save, options.report)
-    )
-    if model_file and model_file == page:
-        raise ValueError(
-            f"--save and --report both name {options.save!r}; choose two files"
-        )
+    read = [*options.data, *(options.predict or ()), options.views]
+    check_file("save", options.save, read)
+    check_file("report", options.report, [*read, options.save])
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -184,9 +177,9 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_file(extra: str, path: str | None) -> None:
+def check_file(extra: str, path: str | None, others: list[str | None]) -> None:
     """Refuse a model or page that cannot be written, before the work begins."""
-    check_place(path)
+    check_place(path, others)
     package = {"save": "skops", "report": "jinja2"}[extra]
     if path is not None and find_spec(package) is None:
         raise ImportError(f"{path} needs {package}: pip install 'kernelweave[{extra}]'")
@@ -249,7 +242,7 @@ def notes_of(problem: Problem) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(problem.options.data),
-        "digests": digests_as_text(digests(problem.samples)),
+        TRAINING: digests_as_text(digests(problem.samples, problem.y)),
     }
 
 
@@ -321,7 +314,7 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
             f"class_weight: {unknown[0]!r} is not a class; the classes are "
             f"{some(classes)}"
         )
-    return {classes[name]: float(weight) for name, weight in weights.items()}
+    return {classes[name]: weight for name, weight in weights.items()}
 
 
 def _mistakes(problem: Problem) -> Iterator[str]:

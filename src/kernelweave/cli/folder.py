@@ -94,8 +94,11 @@ class Draft:
             yield draft
 
 
-def check_place(name: str | None) -> None:
-    """Refuse a file that could not be written, before the work begins."""
+def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
+    """Refuse a file that could not be written, before the work begins.
+
+    So is one of the ``others`` of the command, which may be given as NAME=FILE.
+    """
     if name is None:
         return
     path = Path(name)
@@ -103,6 +106,12 @@ def check_place(name: str | None) -> None:
         raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{name!r} is a device, not a file; choose a file")
+    for text in filter(None, others):
+        files = map(Path, (text, text.partition("=")[2]))
+        if path.resolve() in [file.resolve() for file in files]:
+            raise ValueError(
+                f"this command also reads or writes {name!r}; choose another file"
+            )
     if not path.parent.is_dir():
         raise ValueError(
             f"there is no folder {str(path.parent)!r} for {name!r}; create it"

@@ -20,7 +20,7 @@ from kernelweave.cli.folder import as_json
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
-INPUT_ERRORS = (ValueError, OSError, MemoryError, ImportError)
+INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -178,8 +178,9 @@ def predictions(rows: HeldOut, identity: list[NamedCells]) -> list[dict[str, Any
         own["fold"] = cells(rows.fold)
     own["prediction"] = cells(rows.predicted)
     if rows.classes is not None and rows.probability is not None:
-        for label, column in zip(rows.classes, rows.probability.T, strict=True):
-            own[f"probability_{label}"] = cells([f"{value:.6f}" for value in column])
+        chances = np.round(rows.probability.astype(float), 6).T
+        for label, column in zip(rows.classes, chances, strict=True):
+            own[f"probability_{label}"] = cells(column)
     columns: dict[str, Sequence[Any]] = {}
     for name, values in identity:
         while name in own or name in columns:

@@ -15,7 +15,7 @@ from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import identity_of, predictions, shown_warnings
 from kernelweave.cli.samples import new_samples, read_tables
 from kernelweave.cli.score import print_score
-from kernelweave.cli.seen import digests, own_notes, training_digests, were_seen
+from kernelweave.cli.seen import own_notes, training_digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.persistence import load, read_header, used_from, written_whole
 from kernelweave.views.columns import counted
@@ -29,7 +29,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave predict --help``.
     """
-    check_place(options.out)
+    check_place(options.out, [options.model, *options.data])
     if options.quiet and options.out is None:
         raise ValueError("with --quiet the predictions need a file: add --out FILE.csv")
     model, notes = load_predictor(options.model)
@@ -53,8 +53,8 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     if options.out is None:
         results["predictions"] = table
     if options.out is not None or options.json:
-        training = training_digests(notes, len(samples.views))
-        seen = were_seen(digests(samples), training)
+        training, given = training_digests(notes, samples)
+        seen = were_seen(given, training)
         results |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:  # last: after an interrupt, nothing is written
         with written_whole(Path(options.out)) as file:

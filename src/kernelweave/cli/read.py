@@ -14,7 +14,6 @@ from typing import Any
 
 from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.exceptions import library
-from kernelweave.kernels.encoding import DATE
 from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
@@ -71,30 +70,12 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
         raise ValueError(f"{path} holds several tables; give it alone, without NAME=")
     else:
         frame = _read_text(pandas, file, as_text)
-    frame.columns = [str(name).strip() for name in frame.columns]
+    names = enumerate(str(name).strip() for name in frame.columns)
+    frame.columns = [name or f"Unnamed: {j}" for j, name in names]  # as pandas does
     _check_rows_and_names(path, len(frame), list(frame.columns))
-    _read_dates(pandas, path, frame, as_text)
     for name in frame.columns.intersection(as_text):  # numbers in Parquet files
         frame[name] = [None if is_gap(v) else str(as_written(v)) for v in frame[name]]
     return frame
-
-
-def _read_dates(pandas: Any, path: str, frame: Any, as_text: Sequence[str]) -> None:
-    """Turn columns of text that look like dates into dates, in place."""
-    texts = frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]
-    for name in texts.difference(as_text, sort=False):
-        values = frame[name].dropna()
-        if pandas.api.types.infer_dtype(values) != "string":
-            continue  # early versions of pandas: truth values with gaps
-        if values.astype(str).str.fullmatch(DATE).all():
-            dates = pandas.to_datetime(frame[name], format="ISO8601", errors="coerce")
-            lost = frame.loc[dates.isna() & frame[name].notna(), name].tolist()
-            if lost:
-                raise ValueError(
-                    f"{path}: the column {name!r} holds {lost[0]!r} among dates; "
-                    "correct it, or leave the cell empty"
-                )
-            frame[name] = dates
 
 
 def _check_rows_and_names(path: str | Path, n_rows: int, names: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sklearn.base import is_classifier
 from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
-from kernelweave.cli.seen import digests, training_digests, were_seen
+from kernelweave.cli.seen import training_digests
 from kernelweave.cli.settings import MODEL_OPTIONS
 from kernelweave.views.columns import counted, some
 
@@ -24,7 +25,7 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave report --help``.
     """
-    check_file("report", options.out)
+    check_file("report", options.out, [*options.data, options.views])
     model: Any = None
     notes: dict[str, Any] = {}
     if options.data[0].endswith(".kw"):
@@ -47,15 +48,15 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"{name} is for {task}; leave out --task {options.task}")
         options.task = task
     problem = read_problem(options, model)
-    training = training_digests(notes, len(problem.samples.views))
-    if len(training):  # the tables must have every row of the fit that has any view
-        given = digests(problem.samples)
-        known = were_seen(training[training.any(axis=1)], given)
-        if len(given) != notes.get("rows") or not known.all():
+    training, given = training_digests(notes, problem.samples, problem.y)
+    if len(training):
+        lost = Counter(map(bytes, training)) - Counter(map(bytes, given))
+        if lost or len(given) != notes.get("rows"):
             raise ValueError(
                 f"{', '.join(options.data)}: these are not the rows that {name} was "
                 f"fitted to, which were {counted(notes.get('rows', 0), 'row')} of "
-                f"{some(map(str, notes.get('files', ())))}; name those files"
+                f"{some(map(str, notes.get('files', ())))} with the label "
+                f"{notes.get('label')!r}; name those files"
             )
     with progress(options) as say:
         if model is None:

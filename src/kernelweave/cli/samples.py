@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import compress
@@ -19,6 +19,7 @@ from kernelweave.cli.read import (
     read_mudata,
     suggest,
 )
+from kernelweave.kernels.encoding import DATE
 from kernelweave.views.columns import counted, some, with_names
 from kernelweave.views.ids import check_distinct, read_ids
 from kernelweave.views.tables import join_tables
@@ -209,7 +210,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
         remarks.append(f"Columns not used: {some(unused, 10)}")
     return replace(
         joined,
-        data=joined.data[list(used)],
+        data=with_dates(joined.data[list(used)], tables.files.values()),
         views=views,
         groups=groups.to_numpy() if options.groups else None,
         remarks=[*joined.remarks, *remarks],
@@ -238,7 +239,8 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
                 f"{tables.files[name]} lacks {counted(len(lost), 'column')} that the "
                 f"model was fitted to: {some(lost)}; add what is missing, or {other}"
             )
-    if not any(given.values()):
+    unknown = [name for name, columns in given.items() if not columns]
+    if len(unknown) == len(given):
         known_tables = sorted({c.partition(".")[0] for c in wanted})
         raise ValueError(
             f"none of the tables {some(map(repr, tables.frames))} is known to the "
@@ -246,14 +248,39 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             f"{some(map(repr, known_tables))}"
         )
     remarks = list(joined.remarks)
+    if unknown:
+        remarks.append(f"The model does not know {with_names('the table', unknown)}.")
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
         remarks.append(f"No row has {with_names('the view', gone)}.")
     if target is not None:
         target = target.reindex(joined.data.index)
+    texts = [r["column"] for r in model.column_summary_ if r["kind"] == "text"]
     data = joined.data.reindex(columns=wanted)
+    data = with_dates(data, tables.files.values(), texts)
     return replace(joined, data=data, views=views, target=target, remarks=remarks)
+
+
+def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> Any:
+    """The same rows; text that looks like dates becomes dates, except in ``texts``."""
+    pandas = pandas_or_why()
+    data = data.copy(deep=False)
+    found = data.columns[data.dtypes.map(pandas.api.types.is_string_dtype)]
+    for name in found.difference(texts, sort=False):
+        values = data[name].dropna()
+        if pandas.api.types.infer_dtype(values) != "string":
+            continue  # early versions of pandas: truth values with gaps
+        if values.astype(str).str.fullmatch(DATE).all():
+            dates = pandas.to_datetime(data[name], format="ISO8601", errors="coerce")
+            lost = data.loc[dates.isna() & data[name].notna(), name].tolist()
+            if lost:
+                raise ValueError(
+                    f"{some(files)}: the column {name!r} holds "
+                    f"{lost[0]!r} among dates; correct it, or leave the cell empty"
+                )
+            data[name] = dates
+    return data
 
 
 def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Samples:
@@ -454,8 +481,8 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
         if read.isna().any():
             text = values[read.isna()].tolist()[0]
             raise ValueError(
-                f"the label column {name!r} holds {text!r}, which is not a number; "
-                "a regression needs numbers"
+                f"the label column {name!r} holds {str(text)!r}, which is not a "
+                "number; a regression needs numbers"
             )
         values, numeric = read, True
     numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)

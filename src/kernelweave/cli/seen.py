@@ -10,58 +10,79 @@ import numpy as np
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import Samples
 
-#: The notes of ``kernelweave fit``, and their types.
+#: The notes of ``kernelweave fit``, and their types ...
 NOTES: dict[str, type] = {
-    **dict.fromkeys(("label", "id", "groups", "task", "digests"), str),
+    **dict.fromkeys(("label", "id", "groups", "task"), str),
     "rows": int,
     "files": list,
 }
+#: ... and that with digests, which in files of 0.1.0 lack labels and have all digits.
+TRAINING, EXACT = "training", "digests"
+#: Numbers are equal to so many digits: not every program writes more than 15.
+DIGITS = 9
 #: The most digests that a model file keeps, one per row and view: 3 MB.
 MOST_DIGESTS = 2**18
 
 
-def digests(samples: Samples) -> Any:
+def digests(
+    samples: Samples, y: np.ndarray | None = None, digits: int | None = DIGITS
+) -> Any:
     """A number for the part of each row in each view, 0 where the row lacks the view.
 
     Parameters
     ----------
     samples : Samples
         The rows.
+    y : ndarray of shape (n,), default=None
+        Their labels, if these matter.
+    digits : int or None
+        To how many digits numbers are compared; None: to all.
 
     Returns
     -------
-    found : ndarray of uint64 of shape (n, v)
-        Equal for rows with equal cells, whatever the types of their columns.
+    found : ndarray of uint64 of shape (n, v + 1)
+        Equal for rows with equal cells, whatever the types of their columns. The last
+        column is that of the labels, 0 without them.
     """
-    found = np.zeros((len(samples.data), len(samples.views)), dtype=np.uint64)
+    found = np.zeros((len(samples.data), len(samples.views) + 1), dtype=np.uint64)
     for j, (_, _, columns) in enumerate(samples.views):
         part = samples.data[columns]
         there = part.notna().any(axis=1).to_numpy()
+        found[there, j] = digits is not None  # the hash of 0 is 0, like that of no view
         for i, name in enumerate(columns):
-            mixed = _cells(part[name]) * np.uint64(2 * i + 1)  # wraps around
-            found[there, j] += mixed[there]
+            cells = _cells(part[name], digits)
+            found[there, j] += cells[there] * np.uint64(2 * i + 1)  # wraps around
+    if y is not None:
+        found[:, -1] = _cells(pandas_or_why().Series(y), digits)
     return found
 
 
 def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
-    """The notes that are ours; those of a user may have any name and type."""
-    return {k: v for k, v in notes.items() if isinstance(v, NOTES.get(k, ()))}
+    """The notes that are ours, all or none: a user's may have any name and type."""
+    types = NOTES | dict.fromkeys((TRAINING, EXACT), str)
+    ours = notes if NOTES.keys() <= notes.keys() else {}
+    return {k: v for k, v in ours.items() if isinstance(v, types.get(k, ()))}
 
 
 def digests_as_text(found: Any, most: int = MOST_DIGESTS) -> str:
     """Digests as text, of as many evenly spaced rows as there is room for."""
-    n, v = found.shape
-    step = -(-n * v // most)
+    step = -(-found.size // most)
     return base64.b64encode(found[::step].astype("<u8").tobytes()).decode("ascii")
 
 
-def training_digests(notes: dict[str, Any], n_views: int) -> Any:
-    """The digests among notes, (n, n_views); no rows if they are not ours."""
+def training_digests(
+    notes: dict[str, Any], samples: Samples, y: np.ndarray | None = None
+) -> tuple[Any, Any]:
+    """The digests among notes, (n, v), none if not ours; and those of rows, (m, v)."""
+    if TRAINING in notes:
+        text, given = notes[TRAINING], digests(samples, y)
+    else:
+        text, given = notes.get(EXACT, ""), digests(samples, digits=None)[:, :-1]
     try:
-        raw = base64.b64decode(notes.get("digests", ""))
-        return np.frombuffer(raw, dtype="<u8").reshape(-1, n_views)
+        raw = np.frombuffer(base64.b64decode(text), dtype="<u8")
+        return raw.reshape(-1, given.shape[1]), given
     except ValueError:
-        return np.zeros((0, n_views), dtype="<u8")
+        return given[:0], given
 
 
 def were_seen(new: Any, training: Any) -> np.ndarray:
@@ -87,11 +108,14 @@ def were_seen(new: Any, training: Any) -> np.ndarray:
     return seen
 
 
-def _cells(column: Any) -> Any:
+def _cells(column: Any, digits: int | None) -> Any:
     """A number for each cell: a hash of its float or its text."""
     pandas = pandas_or_why()
     if pandas.api.types.is_numeric_dtype(column):  # booleans count as numbers
         values = column.to_numpy(dtype=float, na_value=np.nan) + 0.0  # -0 is 0
+        if digits is not None:
+            share, exponent = np.frexp(values)
+            values = np.ldexp(np.round(share, digits), exponent)
     else:
         pairs = zip(column, column.isna(), strict=True)
         values = np.array(["" if gap else str(v) for v, gap in pairs], dtype=object)
