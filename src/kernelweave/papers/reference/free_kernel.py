@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, FactorizationError, psd_factor
 from kernelweave.fits.ridge import checked_signs, require_both_signs
+from kernelweave.protocols import require_positive
 from kernelweave.solvers.reference import import_cvxpy, margin_lmi, run_solver
 
 #: Rows beyond which a program with the n^2 entries of a kernel is not attempted.
@@ -109,9 +110,7 @@ def free_margin(
         raise ValueError(f"margin must be 'hard', 'l1' or 'l2', got {margin!r}")
     n = len(y)
     total = float(n) if trace is None else trace
-    for name, number in (("trace", total), ("C", C)):
-        if not (np.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a finite number > 0, got {number!r}")
+    require_positive(trace=total, C=C)
     cp = import_cvxpy("free_margin")
     kernel = cp.Variable((n, n), PSD=True)
     bound = float(C) if margin == "l1" else np.inf

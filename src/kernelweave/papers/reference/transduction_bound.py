@@ -12,6 +12,7 @@ from kernelweave._array import Array, to_numpy
 from kernelweave.fits.ridge import checked_signs
 from kernelweave.kernels import DenseBank
 from kernelweave.models.shared.learner import weight_set_of_norm
+from kernelweave.protocols import require_positive
 from kernelweave.weights import SignedSum, WeightSet
 
 
@@ -98,9 +99,7 @@ def transduction_bound(
     -------
     TransductionBound
     """
-    for name, value in (("gamma", gamma), ("trace", trace)):
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    require_positive(gamma=gamma, trace=trace)
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
     if complexity is not None and not learned_kernel:
