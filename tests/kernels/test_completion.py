@@ -429,7 +429,6 @@ def test_spread_out():
     [
         ("auto", False),
         (RBF(), False),
-        ([], False),
         (Pipe(PCA(2), RBF()), False),
         (Pipe(SimpleImputer, RBF()), False),
         (Pipe("text", RBF()), False),
