@@ -17,7 +17,7 @@ NOTES: dict[str, type] = {
     "files": list,
 }
 #: ... and that with digests, which in files of 0.1.0 lack labels and have all digits.
-TRAINING, EXACT_TRAINING = "training", "digests"
+TRAINING, OLD_TRAINING = "training", "digests"
 #: Numbers are equal to so many digits: not every program writes more than 15.
 SAME_DIGITS = 9
 #: The most digests that a model file keeps, one per row and view: 3 MB.
@@ -59,7 +59,7 @@ def digests(
 
 def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
     """The notes that are ours, all or none: a user's may have any name and type."""
-    types = NOTES | dict.fromkeys((TRAINING, EXACT_TRAINING), str)
+    types = NOTES | dict.fromkeys((TRAINING, OLD_TRAINING), str)
     ours = notes if NOTES.keys() <= notes.keys() else {}
     return {k: v for k, v in ours.items() if isinstance(v, types.get(k, ()))}
 
@@ -77,7 +77,7 @@ def training_digests(
     if TRAINING in notes:
         text, given = notes[TRAINING], digests(samples, y)
     else:
-        text, given = notes.get(EXACT_TRAINING, ""), digests(samples, digits=None)[:, :-1]
+        text, given = notes.get(OLD_TRAINING, ""), digests(samples, digits=None)[:, :-1]
     try:
         raw = np.frombuffer(base64.b64decode(text), dtype="<u8")
         return raw.reshape(-1, given.shape[1]), given
