@@ -22,6 +22,7 @@ from kernelweave.cli.main import main
 from kernelweave.cli.samples import MANY, read_target
 from kernelweave.cli.score import print_score, score_classes
 from kernelweave.models import (
+    MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
@@ -267,6 +268,10 @@ def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
         assert "this command also reads or writes 'clinical.csv'" in message
     message = refused(capsys, "report", "model.kw", *tables, "--out", "model.kw")
     assert "this command also reads or writes 'model.kw'" in message
+    for option, name in (("--save", "weights.csv"), ("--report", "predictions.csv")):
+        place = f"kernelweave-fit/{name}"  # a result of the same command
+        message = refused(capsys, "fit", *tables, *PLAIN, option, place)
+        assert f"this command also reads or writes {place!r}" in message
 
 
 def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
@@ -400,13 +405,30 @@ def test_predictions_of_new_rows(fitted, frames, tmp_path, capsys):
     chances = rows[["probability_=ill", "probability_well"]].astype(float)
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
     named = [f"rna={tmp_path / 'rna.csv'}", f"rnb={tmp_path / 'mirna.csv'}"]
-    command = ["predict", str(fitted / "model.kw"), *named, "--out", "new.csv"]
-    assert main(command) == 0
-    assert "The model does not know the table rnb." in capsys.readouterr().out
+    warned = "warning: the model does not know the table rnb\n"
+    warned += "warning: no row has the views mirna, clinical\n"
+    for more in ([], ["--out", "new.csv"], ["--out", "new.csv", "--quiet"], ["--json"]):
+        assert main(["predict", str(fitted / "model.kw"), *named, *more]) == 0
+        assert capsys.readouterr().err == warned
     # What the library predicts, with any table left out, to standard output.
     assert main(["predict", str(fitted / "model.kw"), *three(tmp_path, "rna")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == N - 1 and "mirna; clinical" in lines[1]
+
+
+def test_labels_of_another_kind_have_no_score(fitted, frames, capsys):
+    """Numbers are no classes: the accuracy was 0 %, whatever was predicted."""
+    new = frames["clinical"].assign(age=frames["clinical"]["age"] + 0.5)
+    new.to_csv("clinical.csv", index=False)
+    command = ["predict", str(fitted / "model.kw"), "clinical=clinical.csv"]
+    assert main([*command, "--label", "dose", "--out", "found.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "No score: the label column 'dose' holds '-" in out and "Accuracy" not in out
+    assert "and no class of the model; these are '=ill', 'well'." in out
+    found = told(capsys, *command, "--label", "dose")
+    assert (
+        found["training_rows"] == 2 and "accuracy" not in found
+    )  # gaps instead of age
 
 
 def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
@@ -658,6 +680,9 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
     task = ["--task", "regression"]
     other = refused(capsys, "report", fitted / "model.kw", *three(fitted), *task)
     assert "is for classification; leave out --task regression" in other
+    taken = ["--groups", "smoker"]
+    other = refused(capsys, "report", fitted / "model.kw", *three(fitted), *taken)
+    assert "was fitted to the column 'clinical.smoker', which --id, --label, " in other
     for norm in (1, 2):  # that of the fit, and another
         Path("views.toml").write_text(f"[model]\nnorm = {norm}\n")
         command = [fitted / "model.kw", *three(fitted), "--views", "views.toml"]
@@ -665,6 +690,46 @@ def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
             assert main(["report", *map(str, command)]) == 0
     other = refused(capsys, "report", *command)
     assert "views.toml: norm is 2, but the model was fitted with 1.0" in other
+
+
+VIEW_X, NARROW = "[views.x]\ncolumns = 'x'\n", "{name = 'rbf', gamma = 0.2}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{VIEW_X}kernel = {NARROW}", "the view 'x' is RBF(gamma=0.2), but the mod"),
+        ("[model]\nkernel = 'linear'", "the kernel of the view 'x' is 'linear', but"),
+        (
+            "[views.x]\ncolumns = 'z'",
+            "that of the model differ in the columns 'x', 'z'",
+        ),
+        ("[views.new]\ncolumns = 'x'", "'new' and that of the model differ in the col"),
+        ("[model]\npriors = [0.6, 0.4]", "the model was fitted with array([0.5, 0.5])"),
+        ("[model]\npriors = [0.5, 0.5]", ""),
+        (
+            VIEW_X,
+            "was fitted to the column 'z', which --id, --label, --groups, --drop or",
+        ),
+        (f"{VIEW_X}kernel = {NARROW.replace('2', '1')}\n[views.z]\ncolumns = 'z'", ""),
+    ],
+)
+def test_settings_of_a_fitted_model_are_its_own(text, message, tmp_path, capsys):
+    """Views and kernels too; parameters may be arrays."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(N, 2)), columns=["x", "z"])
+    frame["y"] = list("ab") * (N // 2)
+    frame.to_csv("rows.csv", index=False)
+    views = [("x", kernelweave.kernels.RBF(gamma=0.1), ["x"]), ("z", "rbf", ["z"])]
+    model = MultipleKernelFDA(views, norm=1, alpha=1.0, priors=np.array([0.5, 0.5]))
+    kernelweave.save(model.fit(frame[["x", "z"]], frame["y"]), "model.kw")
+    (tmp_path / "views.toml").write_text(text)
+    command = ["report", "model.kw", "rows.csv", "--label", "y", "--folds", "2"]
+    command += ["--views", "views.toml"]
+    if message:
+        assert message in refused(capsys, *command)
+    else:
+        assert main(command) == 0
 
 
 @pytest.mark.parametrize(
@@ -763,6 +828,19 @@ def test_dates_with_and_without_a_time(cells, tmp_path):
     found = samples.with_dates(read.read_frame("t.csv"), ["t.csv"])["day"]
     assert found.tolist()[:2] == [pandas.Timestamp(cell) for cell in cells.split()]
     assert found.isna().tolist() == [False, False, True]
+
+
+def test_times_of_all_zones_are_in_utc(tmp_path):
+    cells = [
+        "2020-01-31T10:00:00Z",
+        "2020-01-31 11:30:00.5+01:00",
+        "2020-01-31T04:00-06",
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["day", *cells, "NA"]))
+    found = samples.with_dates(read.read_frame("t.csv"), ["t.csv"])["day"]
+    wanted = ["2020-01-31 10:00:00", "2020-01-31 10:30:00.5", "2020-01-31 10:00:00"]
+    assert found.tolist()[:3] == list(map(pandas.Timestamp, wanted))
+    assert found.isna().tolist() == [False, False, False, True]
 
 
 @pytest.mark.filterwarnings("ignore")  # mudata warns as it makes and writes the file

@@ -71,6 +71,8 @@ USELESS = {
     "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, next to '-'"),
     "dates": ([f"{i + 1}.12.20" for i in range(N)], "in an unknown form: '1.12.20'"),
     "ISO dates": (["-", *DAYS.astype(str)[1:]], "dates as text: "),
+    "UTC": ([f"{d}T10:00:00Z" for d in DAYS.astype(str)], "dates as text: "),
+    "zones": ([f"{d} 10:00+01:00" for d in DAYS.astype(str)], "dates as text: "),
     "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
     "per cent": ([f"{i}%" for i in range(N)], "numbers or dates in an unknown form"),
     "long text": (

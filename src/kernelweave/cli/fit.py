@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelweave.cli.folder import check_place, new_results
+from kernelweave.cli.folder import FILES, check_place, new_results
 from kernelweave.cli.output import (
     certificate_of,
     identity_of,
@@ -30,6 +31,7 @@ from kernelweave.cli.samples import (
     read_tables,
     read_target,
     training_samples,
+    views_of_model,
     with_columns_of,
 )
 from kernelweave.cli.score import print_score
@@ -39,7 +41,7 @@ from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
 from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
-from kernelweave.views.columns import counted, some
+from kernelweave.views.columns import counted, some, with_names
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     tables = read_tables(options.data, options.id)
     samples = training_samples(tables, options)
     if model is not None:
-        samples = with_columns_of(model, samples, options.data)
+        _check_views(model, options, samples)
+        samples = with_columns_of(model, samples, tables)
     y, task, why = read_target(samples, options.task)
     why = f"since {why}"
     if options.task:
@@ -119,10 +122,33 @@ def _check_equal(model: Any, options: argparse.Namespace, chosen: Any) -> None:
     fitted_with = model.get_params(deep=False)
     for name in options.parameters:
         own, given = fitted_with.get(name, chosen[name]), chosen[name]
-        if own != given:
+        if not np.array_equal(own, given):
             raise ValueError(
                 f"{options.views}: {name} is {given!r}, but the model was fitted with "
                 f"{own!r}; leave it out"
+            )
+
+
+def _check_views(model: Any, options: argparse.Namespace, samples: Samples) -> None:
+    """Refuse views in the settings file that are not those of a fitted model.
+
+    Kernels, which have no equality, are compared as they are written.
+    """
+    known = {name: (own, columns) for name, own, columns in views_of_model(model)}
+    found = {name: columns for name, _, columns in samples.views}
+    for name in options.view_settings:
+        _, columns = known.get(name, (None, []))
+        if odd := set(columns).symmetric_difference(found.get(name, [])):
+            raise ValueError(
+                f"{options.views}: the view {name!r} and that of the model differ in "
+                f"{with_names('the column', map(repr, sorted(odd)))}; leave it out"
+            )
+    for name, (own, _) in known.items():
+        given = options.view_settings.get(name, {}).get("kernel") or options.kernel
+        if given and repr(given) != repr(own):
+            raise ValueError(
+                f"{options.views}: the kernel of the view {name!r} is {given!r}, but "
+                f"the model was fitted with {own!r}; leave it out"
             )
 
 
@@ -141,9 +167,10 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    read = [*options.data, *(options.predict or ()), options.views]
-    check_file("save", options.save, read)
-    check_file("report", options.report, [*read, options.save])
+    others = [*options.data, *(options.predict or ()), options.views]
+    others += [str(Path(options.out) / name) for name in FILES]
+    check_file("save", options.save, others)
+    check_file("report", options.report, [*others, options.save])
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
@@ -151,9 +178,10 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     with new_results(options.out) as draft, progress(options) as say:
         if options.predict:
             model = fitted(problem, say)
-            shown = new_samples(new_tables, model, options.label)
             print_fit(model)
-            results, rows = _predict_new(model, problem, shown)
+            with shown_warnings():
+                shown = new_samples(new_tables, model, options.label)
+                results, rows = _predict_new(model, problem, shown)
         else:
             result = held_out(problem, say, baselines=False)
             model, rows = result.model, result.held_out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ from kernelweave.cli.read import (
     read_mudata,
     suggest,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.encoding import DATE
 from kernelweave.views.columns import counted, some, with_names
 from kernelweave.views.ids import check_distinct, read_ids
@@ -247,23 +249,27 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             "model; pass NAME=FILE with the names used in the fit: "
             f"{some(map(repr, known_tables))}"
         )
-    remarks = list(joined.remarks)
     if unknown:
-        remarks.append(f"The model does not know {with_names('the table', unknown)}.")
+        these = with_names("the table", unknown)
+        warnings.warn(f"the model does not know {these}", KernelWarning, stacklevel=2)
     views = views_of_model(model)
     gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
-        remarks.append(f"No row has {with_names('the view', gone)}.")
+        these = with_names("the view", gone)
+        warnings.warn(f"no row has {these}", KernelWarning, stacklevel=2)
     if target is not None:
         target = target.reindex(joined.data.index)
     texts = [r["column"] for r in model.column_summary_ if r["kind"] == "text"]
     data = joined.data.reindex(columns=wanted)
     data = with_dates(data, tables.files.values(), texts)
-    return replace(joined, data=data, views=views, target=target, remarks=remarks)
+    return replace(joined, data=data, views=views, target=target)
 
 
 def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> Any:
-    """The same rows; text that looks like dates becomes dates, except in ``texts``."""
+    """The same rows; text that looks like dates becomes dates, except in ``texts``.
+
+    Dates are those in UTC, which are the same wherever a file was written.
+    """
     pandas = pandas_or_why()
     data = data.copy(deep=False)
     found = data.columns[data.dtypes.map(pandas.api.types.is_string_dtype)]
@@ -272,7 +278,8 @@ def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> An
         if pandas.api.types.infer_dtype(values) != "string":
             continue  # early versions of pandas: truth values with gaps
         if values.astype(str).str.fullmatch(DATE).all():
-            dates = pandas.to_datetime(data[name], format="ISO8601", errors="coerce")
+            how = {"format": "ISO8601", "errors": "coerce", "utc": True}
+            dates = pandas.to_datetime(data[name], **how).dt.tz_localize(None)
             lost = data.loc[dates.isna() & data[name].notna(), name].tolist()
             if lost:
                 raise ValueError(
@@ -283,14 +290,20 @@ def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> An
     return data
 
 
-def with_columns_of(model: Any, samples: Samples, files: Sequence[str]) -> Samples:
+def with_columns_of(model: Any, samples: Samples, tables: Tables) -> Samples:
     """The same rows with the columns of a fitted model, in its order."""
     wanted = [str(name) for name in model.feature_names_in_]
     lost = [name for name in wanted if name not in samples.data]
+    if lost and tables.owners(lost[0]):
+        raise ValueError(
+            f"the model was fitted to the column {lost[0]!r}, which --id, --label, "
+            "--groups, --drop or the file of settings takes out of its view; change it"
+        )
     if lost:
         raise ValueError(
-            f"{', '.join(files)}: these are not the rows that the model was fitted "
-            f"to, since the column {lost[0]!r} is missing; name the files of the fit"
+            f"{', '.join(tables.files.values())}: these are not the rows that the "
+            f"model was fitted to, since the column {lost[0]!r} is missing; name the "
+            "files of the fit"
         )
     return replace(samples, data=samples.data[wanted], views=views_of_model(model))
 

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import Samples, read_target
 from kernelweave.models.shared.learner import accuracy
-from kernelweave.views.columns import counted
+from kernelweave.views.columns import counted, some
 
 
 def print_score(
@@ -44,16 +44,16 @@ def print_score(
     if seen.all():
         print("  Their score would say nothing about new rows, so none is given.")
         return results
-    if is_classifier(model):
-        score, words = score_classes(predicted, samples.target, model.classes_)
-    else:
-        try:
+    try:
+        if is_classifier(model):
+            score, words = score_classes(predicted, samples.target, model.classes_)
+        else:
             truth, _, _ = read_target(samples, "regression")
-        except ValueError as error:  # predictions do not need the truth
-            print(f"  No score: {error}.")
-            return results
-        known = samples.target.notna().to_numpy()
-        score, words = score_numbers(predicted[known], truth)
+            known = samples.target.notna().to_numpy()
+            score, words = score_numbers(predicted[known], truth)
+    except ValueError as error:  # predictions do not need the truth
+        print(f"  No score: {error}.")
+        return results
     print(f"  {words}")
     return results | score
 
@@ -62,6 +62,8 @@ def score_classes(
     predicted: np.ndarray, given: Any, classes: np.ndarray
 ) -> tuple[dict[str, Any], str]:
     """Accuracy on the rows whose class is given; unknown classes count as wrong.
+
+    It is an error if all are unknown: the labels then are those of something else.
 
     Parameters
     ----------
@@ -83,13 +85,18 @@ def score_classes(
     truth = [_as_class(value, predicted.dtype) for value in given[known]]
     pairs = zip(predicted[known], truth, strict=True)
     right = np.array([mine == true for mine, true in pairs])
+    learned = set(classes.tolist())
+    unknown = [true for true in truth if true not in learned]
+    if len(unknown) == len(truth):
+        raise ValueError(
+            f"the label column {given.name!r} holds {str(unknown[0])!r}, and no class "
+            f"of the model; these are {some(repr(str(label)) for label in classes)}"
+        )
     share, error = accuracy(right)
     words = (
         f"Accuracy on {counted(len(right), 'row')} with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
-    learned = set(classes.tolist())
-    unknown = [true for true in truth if true not in learned]
     if unknown:
         words += (
             f"\n  Counted as wrong: {counted(len(unknown), 'row')} of classes unknown "

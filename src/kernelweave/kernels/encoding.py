@@ -210,8 +210,10 @@ def _use(label: Any, column: Column) -> ColumnUse:
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
-#: A date, perhaps with a time, as text in the form of ISO 8601.
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?")
+#: A date, perhaps with a time and its zone, as text in the form of ISO 8601.
+DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?( ?(Z|[+-]\d{2}(:?\d{2})?))?)?"
+)
 #: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
 
