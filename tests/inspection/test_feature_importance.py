@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -25,12 +27,14 @@ from kernelweave import (
     KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    MultipleKernelSVC,
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import (
     FeatureImportanceDisplay,
     contributions,
     feature_importance,
+    view_ablation,
 )
 from kernelweave.kernels import RBF, Pipe, Polynomial
 
@@ -204,6 +208,29 @@ def test_resamples_of_groups_are_not_to_be_trusted(rng):
     model.fit(X, X[:, 0], groups=groups)
     with pytest.warns(KernelWarning, match="fitted with groups: the intervals treat"):
         feature_importance(model, "v", X=X, y=X[:, 0], n_resamples=2, random_state=0)
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelRidge, KernelFDA, MultipleKernelSVC])
+def test_refits_without_weights_are_announced(rng, kind):
+    X, y, each = rng.normal(size=(20, 4)), np.arange(20) % 2, np.arange(1.0, 21.0)
+    views = [("v", "linear", [0, 1]), ("w", "linear", [2, 3])]
+    model = kind(views).fit(X, y, sample_weight=each)
+    judges = {
+        "view_ablation": lambda model: view_ablation(model, X, y, cv=2),
+        "feature_importance": lambda model: feature_importance(
+            model, "v", X=X, y=y, n_resamples=2, random_state=0
+        ),
+    }
+    for name, judge in judges.items():
+        for fitted in model, pickle.loads(pickle.dumps(model)):
+            with pytest.raises(KernelWarning, match=f"{name} refits without the sampl"):
+                judge(fitted)
+        judge(clone(model).fit(X, y, each).fit(X, y))
+    if hasattr(model, "partial_fit"):
+        model.set_params(features="nystroem").partial_fit(X[:10], y[:10], solve=False)
+        assert not model._has_row_weights  # forgotten with the earlier fit
+        model.partial_fit(X[10:15], y[10:15], sample_weight=each[10:15], solve=False)
+        assert model.partial_fit(X[15:], y[15:])._has_row_weights
 
 
 def test_the_interval_is_that_of_the_jackknife():

@@ -56,6 +56,18 @@ def groups_for(
     return read_groups(groups, n, owner, does)
 
 
+def warn_of_weights(model: KernelModel, owner: str) -> None:
+    """Warn that refits ignore the ``sample_weight`` that ``fit`` was given."""
+    if model._has_row_weights:
+        warnings.warn(
+            f"{owner} refits without the sample_weight that the "
+            f"{type(model).__name__} was fitted with: what it finds holds for rows "
+            "that count alike",
+            KernelWarning,
+            stacklevel=4,
+        )
+
+
 def refittable(estimator: Any) -> Any:
     """The estimator that a search has chosen, or the estimator itself."""
     while hasattr(estimator, "best_estimator_"):

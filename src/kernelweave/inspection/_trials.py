@@ -35,6 +35,7 @@ from kernelweave.inspection._rows import (
     taken_by,
     targets_of,
     views_of,
+    warn_of_weights,
     without_repeated_warnings,
     without_views,
 )
@@ -138,6 +139,7 @@ class Trials:
         n, does = len(self.y), "holds out groups"
         codes = groups_for(model, groups, n, "view_ablation", does)
         self.design = RowDesign(len(self.y), groups=codes)
+        warn_of_weights(model, "view_ablation")
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
         self.tested = np.unique(np.concatenate([test for _, test in self.folds]))

@@ -27,6 +27,7 @@ from kernelweave.inspection._rows import (
     model_and_rows,
     refittable,
     views_of,
+    warn_of_weights,
     without_repeated_warnings,
 )
 from kernelweave.inspection.contributions import readout_of
@@ -353,6 +354,7 @@ def _check_resampling(model: Any, X: Any, y: Any, n_resamples: int) -> None:
         )
     if n_resamples < 2:
         raise ValueError(f"n_resamples must be 0 or at least 2; got {n_resamples!r}")
+    warn_of_weights(fitted_model(model), "feature_importance")
     if fitted_model(model)._has_groups:
         warnings.warn(
             "feature_importance refits on rows drawn one by one, but the model was "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import time
 import warnings
@@ -176,7 +177,7 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     Few rows take a single thread, unless they are a portion of many. Fitted attributes
     are arrays of the library of X, wherever they were computed.
     """
-    called = with_callbacks(method)
+    called, parameters = with_callbacks(method), inspect.signature(method)
     all_rows = method.__name__ != "partial_fit"
 
     @functools.wraps(method)
@@ -185,8 +186,12 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
         y = args[0] if args else kwargs.get("y")
         refuse_name(X, y, type(self).__name__)
         refuse_own_target(self, X, y)
+        given = not all_rows and self._portions is not None and self._has_row_weights
         with few_threads(X if all_rows else None):
             fitted = called(self, X, *args, **kwargs)
+        own = parameters.bind(self, X, *args, **kwargs).arguments
+        if given or own.get("sample_weight") is not None:
+            self._has_row_weights = True
         if self.device is not None:
             self._bring_home()
         return fitted
@@ -549,6 +554,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     norm_: float | None
     _portions: Any = None  # the rows of ``partial_fit`` so far
     _has_groups: bool = False  # whether ``fit`` was given groups
+    _has_row_weights: bool = False  # whether ``fit`` was given sample_weight
 
     if TYPE_CHECKING:  # scikit-learn adds these at run time
 
@@ -624,7 +630,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Drop the results of an earlier fit, but keep what is known of the columns."""
         columns = ("n_features_in_", "feature_names_in_")
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
-        for name in (*results, "_portions", "_has_groups"):
+        for name in (*results, "_portions", "_has_groups", "_has_row_weights"):
             self.__dict__.pop(name, None)
 
     def _bring_home(self) -> None:
