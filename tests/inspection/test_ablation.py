@@ -527,6 +527,26 @@ def test_forgotten_groups_are_missed(rng, kind):
 
 
 @pytest.mark.one_seed
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"priors": [0.4, 0.4, 0.2]}, {"priors": None}),
+        ({"class_weight": {0: 1, 2: 3}}, {"class_weight": {0: 1, 1: 1, 2: 3}}),
+    ],
+)
+def test_weights_of_a_class_that_a_fold_lacks(rng, given, same):
+    """The others keep theirs; the refit was refused."""
+    X = pd.DataFrame(rng.normal(size=(31, 6)), columns=list("abcdef"))
+    y = np.append(np.arange(30) % 2, 2)
+    found = []
+    for weighting in given, same:
+        model = MultipleKernelFDA(VIEWS[:2], norm=1, alpha=1.0, cv=None, **weighting)
+        result = view_ablation(model.fit(X, y), X, y, cv=3, random_state=0)
+        found.append([row["loss_rise"] for row in result.views])
+    assert_allclose(*found, rtol=1e-5)
+
+
+@pytest.mark.one_seed
 @pytest.mark.parametrize("grouped", [False, True])
 def test_classes_that_a_fold_cannot_learn_are_not_judged(rng, grouped):
     """Each of their rows cost 36 nats, the most that a log loss can be."""

@@ -105,7 +105,9 @@ class Refits:
         kernels = is_precomputed(self.model.views)
         for i, (train, test) in enumerate(splits, start=1):
             seen, own = np.unique(self.codes[train]), rows[train]
-            part, labels = self._part(seen), self.classes[self.codes[train]]
+            part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
+            set_classes(part, self.classes, seen)
+            labels = self.classes[self.codes[train]]
             with warnings.catch_warnings():  # the fit to all rows has issued its own
                 warnings.simplefilter("ignore")
                 try:
@@ -119,17 +121,16 @@ class Refits:
             yield FoldClasses(test, seen, part.gaussians_, log_joint)
             end_fold(self.progress.fold, i, len(splits))
 
-    def _part(self, seen: np.ndarray) -> Any:
-        """The model to fit to rows of the classes with the codes ``seen`` (r,)."""
-        part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
-        known = self.classes[seen].tolist()
-        if isinstance(part.class_weight, dict):
-            part.class_weight = {
-                label: weight
-                for label, weight in part.class_weight.items()
-                if label in known
-            }
-        priors = check_priors(self.model.priors, self.classes)
-        if priors is not None:
-            part.priors = priors[seen] / np.sum(priors[seen])
-        return part
+
+def set_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> None:
+    """Leave ``model`` the class weights and priors of some of the classes (k,).
+
+    It is to be fitted to rows of those with the codes ``seen`` (r,) alone.
+    """
+    if isinstance(model.class_weight, dict):
+        known = classes[seen].tolist()
+        given = model.class_weight.items()
+        model.class_weight = {c: weight for c, weight in given if c in known}
+    priors = check_priors(getattr(model, "priors", None), classes)
+    if priors is not None:
+        model.priors = priors[seen] / np.sum(priors[seen])
