@@ -268,6 +268,12 @@ def test_no_command_replaces_what_it_reads(fitted, tmp_path, capsys):
         assert "this command also reads or writes 'clinical.csv'" in message
     message = refused(capsys, "report", "model.kw", *tables, "--out", "model.kw")
     assert "this command also reads or writes 'model.kw'" in message
+    assert main(["fit", *tables, *PLAIN, "--quiet"]) == 0
+    Path("kernelweave-fit").rename("results")
+    for command in ("fit", "evaluate"):
+        given = ["results/predictions.csv", *PLAIN[:-6], "--out", "./results"]
+        message = refused(capsys, command, *given)
+        assert "also reads or writes 'results/predictions.csv'; choose" in message
     for option, name in (("--save", "weights.csv"), ("--report", "predictions.csv")):
         place = f"kernelweave-fit/{name}"  # a result of the same command
         message = refused(capsys, "fit", *tables, *PLAIN, option, place)

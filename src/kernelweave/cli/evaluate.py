@@ -20,7 +20,8 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
         The command-line options; see ``kernelweave evaluate --help``.
     """
     problem = read_problem(options)
-    with new_results(options.out) as draft, progress(options) as say:
+    read = [*options.data, options.views]
+    with new_results(options.out, read) as draft, progress(options) as say:
         result = held_out(problem, say, baselines=True)
         print_methods(result)
         for remark in result.remarks:

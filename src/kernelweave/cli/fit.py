@@ -167,15 +167,15 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    others = [*options.data, *(options.predict or ()), options.views]
-    others += [str(Path(options.out) / name) for name in FILES]
+    read = [*options.data, *(options.predict or ()), options.views]
+    others = [*read, *(str(Path(options.out) / name) for name in FILES)]
     check_file("save", options.save, others)
     check_file("report", options.report, [*others, options.save])
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
         new_tables = read_tables(options.predict, options.id)
-    with new_results(options.out) as draft, progress(options) as say:
+    with new_results(options.out, read) as draft, progress(options) as say:
         if options.predict:
             model = fitted(problem, say)
             print_fit(model)

@@ -106,12 +106,7 @@ def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
         raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{name!r} is a device, not a file; choose a file")
-    for text in filter(None, others):
-        files = map(Path, (text, text.partition("=")[2]))
-        if path.resolve() in [file.resolve() for file in files]:
-            raise ValueError(
-                f"this command also reads or writes {name!r}; choose another file"
-            )
+    _check_apart(name, others)
     if not path.parent.is_dir():
         raise ValueError(
             f"there is no folder {str(path.parent)!r} for {name!r}; create it"
@@ -122,8 +117,17 @@ def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
         )
 
 
+def _check_apart(name: str, others: Iterable[str | None]) -> None:
+    for text in filter(None, others):
+        files = map(Path, (text, text.partition("=")[2]))
+        if Path(name).resolve() in [file.resolve() for file in files]:
+            raise ValueError(
+                f"this command also reads or writes {name!r}; choose another file"
+            )
+
+
 @contextmanager
-def new_results(name: str) -> Iterator[Draft]:
+def new_results(name: str, read: Iterable[str | None] = ()) -> Iterator[Draft]:
     """Collect files, and move them to the folder ``name`` once all are complete.
 
     If anything goes wrong before that, the folder is unchanged. If two runs overlap,
@@ -135,13 +139,17 @@ def new_results(name: str) -> Iterator[Draft]:
     ----------
     name : str
         The folder. It may exist if it is empty or was written by an earlier run.
+    read : iterable of str
+        The files that the command reads, which are not replaced.
 
     Yields
     ------
     draft : Draft
         The results in preparation, to which files are written.
     """
-    folder = Path(name)
+    folder, read = Path(name), list(read)
+    for file in FILES:
+        _check_apart(str(folder / file), read)
     if folder.is_dir():
         with _locked(folder):  # another run may be halfway through its exchange
             _recover(folder)
