@@ -1809,7 +1809,7 @@ add(
 add(
     "weights whose squares vanish",
     arguments(sample_weight=np.full(N, 1e-320)),
-    "no row has a weight above 1e-320",
+    "add up to 1.2e-319",
     "{name}: ",
     "Multiply sample_weight",
 )

@@ -401,6 +401,8 @@ def test_what_portions_cannot_have_is_refused(data):
                 fit(X, y)
     with pytest.raises(ValueError, match="may add up to more than float64 can hold"):
         MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
+    with pytest.raises(ValueError, match="weights of the rows add up to 6e-319"):
+        clone(model).partial_fit(X, y, sample_weight=np.full(N, 1e-320))
 
 
 @pytest.mark.parametrize("kind", kinds(fits_with("groups"), norm=1))

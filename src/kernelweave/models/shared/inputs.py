@@ -128,7 +128,7 @@ def integer(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
-#: The least row weight with a square in full precision.
+#: The least sum of row weights with a square in full precision.
 LEAST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
@@ -734,16 +734,21 @@ def read_row_weights(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
-    if np.max(weights) < LEAST_WEIGHT:
-        raise ValueError(
-            f"{owner}: no row has a weight above {np.max(weights):.0e}, whose square "
-            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
-            "number"
-        )
+    refuse_vanishing(float(np.sum(weights)), owner)
     return (
         None if len(keep) == n else keep,
         None if np.all(weights == 1.0) else weights,
     )
+
+
+def refuse_vanishing(total: float, owner: str) -> None:
+    """Refuse rows whose weights add up to so little that the square is lost."""
+    if total < LEAST_WEIGHT:
+        raise ValueError(
+            f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
+            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
+            "number"
+        )
 
 
 def _class_weights(

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import _num_samples
 
+from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.shared.inputs import read_row_design, require_enough
+from kernelweave.models.shared.inputs import (
+    read_row_design,
+    refuse_vanishing,
+    require_enough,
+)
 from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
@@ -169,6 +174,8 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
     """All rows as moments, from which something can be learned."""
     if not _enough(moments):
         require_enough(intake.estimator, moments.probe.y)  # says what is missing
+    weight = namespace(moments.gram).sum(moments.gram[:, 0, 0])
+    refuse_vanishing(float(weight), type(intake.estimator).__name__)
     return SummedRows(recipe, moments, intake)
 
 
