@@ -1807,6 +1807,13 @@ add(
     always_classes,
 )
 add(
+    "weights whose squares vanish",
+    arguments(sample_weight=np.full(N, 1e-320)),
+    "add up to 1.2e-319",
+    "{name}: ",
+    "Multiply sample_weight",
+)
+add(
     "weights with two axes",
     arguments(sample_weight=np.ones((N, 2))),
     "sample_weight.shape == (12, 2), expected (12,)",
@@ -2036,7 +2043,7 @@ BAD = {
     "weights": ("each", None),
     "signed": ("yes", None, 1),
     "uncorrelated": ("yes", None, 1),
-    "weight_bound": (0, np.nan, np.inf, True, "large"),
+    "weight_bound": (0, np.nan, np.inf, 1e20, True, "large"),
     "n_components": (0, -1, 1.5, True, "all"),
     "method": ("hsic2", None),
     "output": ("both", None),

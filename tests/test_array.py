@@ -229,6 +229,12 @@ def test_second_device():
     assert _array.from_numpy(np.ones(2), there).device == there.device
 
 
+def test_numbers_that_numpy_lacks_are_widened():
+    torch = pytest.importorskip("torch")
+    found = to_numpy(torch.tensor([1.5, 2.0], dtype=torch.bfloat16))
+    assert found.dtype == np.float32 and found.tolist() == [1.5, 2.0]
+
+
 def test_libraries_are_told_apart():
     torch = pytest.importorskip("torch")
     assert not _array.same_home(torch.ones(2), np.ones(2))

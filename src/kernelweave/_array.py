@@ -67,7 +67,9 @@ def to_numpy(x: Array) -> np.ndarray:
     if is_numpy(x) or not is_array(x):
         return np.asarray(x)
     if compat.is_torch_array(x):
-        return x.detach().cpu().numpy()
+        x = x.detach().cpu()
+        # which NumPy does not have
+        return (x.float() if x.dtype is namespace(x).bfloat16 else x).numpy()
     if compat.is_cupy_array(x):
         return x.get()
     try:

@@ -122,6 +122,18 @@ def test_the_only_row_of_a_class_is_wrong():
     assert found.loo_score == 0 and found.slope == 0
 
 
+def test_two_groups_leave_no_evidence(rng):
+    """Without either, no class has a mean; a slope of rounding gave one of them."""
+    for _ in range(100):
+        z, h, codes = draw(rng, [6, 4, 4], 0.5, full=True)
+        groups = np.empty(14, dtype=int)
+        for c in range(3):
+            groups[codes == c] = np.arange(np.sum(codes == c)) % 2
+        design = RowDesign(14, rng.exponential(size=14), groups)
+        found = HeldOutClasses.of(z, h, codes, design).log_joint(z, codes, design)
+        assert_allclose(found, np.tile(found[0], (14, 1)), atol=1e-12)
+
+
 def test_groups_with_many_classes_take_little_memory(rng):
     """Means without a group are those of few groups at a time."""
     n, k = 1000, 100

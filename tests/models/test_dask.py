@@ -78,6 +78,14 @@ def test_fit_and_lazy_predictions(reference, chunked, table):
     assert reference.score(dX, dy) == pytest.approx(reference.score(X, y))
 
 
+def test_lazy_predictions_name_the_partition(reference, table):
+    hole = table[0].copy()
+    hole[200, 4] = np.nan
+    lazy = reference.predict(da.from_array(hole, chunks=(90, 6)))
+    with pytest.raises(ValueError, match=r"partition 2: .*view 'right', row 20,"):
+        lazy.compute()
+
+
 def test_targets_in_memory_and_other_chunks(reference, model, chunked, table):
     dX, dy = chunked
     for targets in (table[1], dy.rechunk(100)):

@@ -19,6 +19,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
     ProbabilisticKDA,
+    SubspaceKernel,
     SubspaceKernelSVC,
 )
 
@@ -107,6 +108,21 @@ def test_to_stop_ends_the_search_for_a_subspace_too(make_problem):
     with pytest.warns(ConvergenceWarning, match="subspace stopped by the callback"):
         model.fit(problem.X, problem.y)
     assert recorder.ended.count("iteration") == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "alignment"}, "after 1 iterations; a callback stopped the fit$"),
+        ({"weights": "plain", "norm": 1}, "alpha=.* a search that stopped by the call"),
+    ],
+    ids=["alignment", "plain"],
+)
+def test_to_stop_a_subspace_kernel_is_noted(settings, words, make_problem):
+    problem, recorder = make_problem(3), Recorder(stop_after=1)
+    model = SubspaceKernel(problem.views, **settings).set_callbacks(recorder)
+    with pytest.warns(ConvergenceWarning, match=words):
+        model.fit(problem.X, problem.y)
 
 
 FIRST_NORM = "a callback stopped the fit; norms tried: inf"

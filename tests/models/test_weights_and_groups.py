@@ -19,6 +19,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 from estimators import ONE_EACH, fits_with, has, in_turn, kinds, some, takes
 from kernelweave import (
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
@@ -400,6 +401,8 @@ def test_what_portions_cannot_have_is_refused(data):
                 fit(X, y)
     with pytest.raises(ValueError, match="may add up to more than float64 can hold"):
         MultipleKernelFDA(LINEAR, cv=None).fit(X, y, sample_weight=1e308)
+    with pytest.raises(ValueError, match="weights of the rows add up to 6e-319"):
+        clone(model).partial_fit(X, y, sample_weight=np.full(N, 1e-320))
 
 
 @pytest.mark.parametrize("kind", kinds(fits_with("groups"), norm=1))
@@ -426,3 +429,46 @@ def test_weights_and_groups_are_routed(kind, data):
     )
     found = numbers(result["estimator"][0], data.new)
     assert_same(found, numbers(alone, data.new), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(VIEWS),
+        MultipleKernelFDA(VIEWS, missing="zero"),
+        MixtureKDA(VIEWS, missing="available"),
+        MultipleKernelFDA(VIEWS, features="nystroem"),
+    ],
+    ids=["all", "completed", "mixture", "features"],
+)
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_rows_keep_their_numbers_next_to_rows_of_weight_0(model, weight, data):
+    X, y = data.X.copy(), data.classes
+    X[40, 1], weights = 1e200, np.ones(N)
+    if model.missing != "error":
+        X[1, :3] = np.nan
+    weights[:20:2] = weight
+    own = 30 if weight == 0.0 and model.features == "nystroem" else 40
+    left_out = "After leaving out 10 rows of sample_weight 0 .*" if own < 40 else "^"
+    with pytest.raises(ValueError, match=rf"{left_out}View 'a': row {own}, column 1"):
+        model.fit(X, y, sample_weight=weights)
+
+
+def test_portions_say_that_rows_of_weight_0_do_not_count(data):
+    X, y = data.X.copy(), data.classes
+    weights = np.arange(N) % 2.0
+    model = MultipleKernelFDA(LINEAR, alpha=0.1, norm=1, cv=None)
+    model.partial_fit(X, y, sample_weight=weights)
+    X[40, 1] = 1e200
+    with pytest.raises(ValueError, match=r"leaving out 30 rows .*: row 70, column 1"):
+        model.partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"leaving out 30 rows .*: row 20, column 1"):
+        clone(model).partial_fit(X, y, sample_weight=1.0 - weights)
+
+
+def test_entries_of_the_rows_that_fix_features_are_named(rng):
+    X, y = rng.normal(size=(4000, 6)), np.arange(4000) % 2
+    X[3900:, 1] = 1e200  # in some of the rows drawn
+    own = {"n_features": 5, "alpha": 0.1, "norm": 1, "cv": None, **MOMENTS}
+    with pytest.raises(ValueError, match=r"row 39[0-9][0-9], column 1 holds 1e"):
+        MultipleKernelFDA(LINEAR, **own).fit(X, y)

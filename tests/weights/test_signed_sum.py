@@ -214,9 +214,9 @@ def test_every_array_library(xp_backend, rng, dtype):
 
 
 BAD = {
-    "bound": ({"bound": 0.5}, "bound must be a finite number >= 1, got 0.5"),
-    "infinite": ({"bound": np.inf}, "finite number >= 1"),
-    "none": ({"bound": None}, "finite number >= 1, got None"),
+    "bound": ({"bound": 0.5}, "bound must be a number from 1 to 1e\\+10, got 0.5"),
+    "infinite": ({"bound": np.inf}, "a number from 1 to"),
+    "none": ({"bound": None}, "a number from 1 to .* got None"),
 }
 
 

@@ -326,6 +326,9 @@ class HeldOutClasses:
         fewer = (self.usable[of] - usable) * self.squares[of]
         found = self.found - np.bincount(group, lost, minlength=len(taken))
         sought = self.sought - np.bincount(group, fewer, minlength=len(taken))
+        # Without any class that has a mean, all that is left of these is rounding.
+        missing = np.bincount(group, alone, minlength=len(taken))
+        sought[missing == np.sum(self.several)] = 0.0
         slopes = self._slopes(found, sought)  # (g,)
         prior = self.center + slopes[group, None] * self.coding[of]
         means = _means(sums, usable, prior)  # (q, r)

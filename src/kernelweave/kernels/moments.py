@@ -449,6 +449,12 @@ class RowAccumulator:
         new.push(views, y, weights)
         return new
 
+    @property
+    def n_rows(self) -> int:
+        """The number of rows so far, with those of the chunks before the first."""
+        waiting = 0 if self.waiting is None else len(self.waiting[1])
+        return (self.first + self.tree.count) * self.chunk_rows + waiting
+
     def total(self) -> Moments:
         """The moments of all rows so far; more may follow."""
         if self.waiting is None:

@@ -91,7 +91,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     tol : float, default=1e-6
         Relative gap to reach.
     weight_bound : float, default=100
-        With ``signed=True``: the largest absolute weight.
+        With ``signed=True``: the largest absolute weight, up to 1e10.
     centre : bool, default=True
         Whether kernels and T are centred in the alignment, as in Cortes et al.
         ``False`` is (11) as printed, where both are dominated by their means if the

@@ -85,9 +85,9 @@ class MultipleKernelSVC(MarginClassifier):
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100
-        With ``signed=True``: the largest absolute weight. Without a bound, kernels that
-        are nearly combinations of others have no optimal weights; the certificate says
-        when the bound is active.
+        With ``signed=True``: the largest absolute weight, up to 1e10. Without a bound,
+        kernels that are nearly combinations of others have no optimal weights; the
+        certificate says when the bound is active.
     interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.

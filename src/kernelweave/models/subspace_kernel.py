@@ -39,6 +39,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
+    STOPPED,
     Choice,
     LearnerOptions,
     Task,
@@ -276,13 +277,20 @@ callable, default="normalized"
         target = from_numpy(factor, bank.like)
         choice, alpha = self._choose(bank, target, design, progress)
         if self.weights == "plain":
-            few = self.n_components
+            few, search = self.n_components, choice.certificate
             best, proof = best_plain_kernel(bank, target, alpha, few, design)
             count = choice.n_iter + bank.n_kernels
             choice = replace(choice, weights=best, certificate=proof, n_iter=count)
+            if isinstance(self.alpha, str) and search and not search.converged:
+                warnings.warn(
+                    f"{type(self).__name__}: alpha={alpha:.3g} comes from a search "
+                    f"that {search.status}",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
         kernel = RegularizedKernel(bank.combine(choice.weights), alpha, design)
         subspace, aligned = self._find(kernel, target, design, progress)
-        self._publish(rows, classes, choice, subspace, aligned)
+        self._publish(rows, classes, choice, subspace, aligned, progress.stopped)
         progress.end()
         return self
 
@@ -379,8 +387,9 @@ callable, default="normalized"
         choice: Choice,
         subspace: Subspace,
         aligned: AlignmentResult | None,
+        stopped: bool,
     ) -> None:
-        """Set the fitted attributes."""
+        """Set the fitted attributes; a callback may have ``stopped`` the fit."""
         steepness = subspace.steepness
         self._set_weights(rows, choice.weights, classes)
         self.norm_, self.alpha_ = choice.norm, choice.alpha
@@ -394,11 +403,14 @@ callable, default="normalized"
         self._note_rounding(steepness, choice.missed, subspace)
         self._set_certificate(choice.certificate)
         if aligned is not None and not aligned.converged:
+            advice = (
+                "raise max_iter or lower n_components, or use method='hsic', which "
+            )
+            advice = STOPPED if stopped else f"{advice}has a closed form"
             warnings.warn(
                 f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
                 f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "
-                f"after {aligned.n_iter} iterations; raise max_iter or lower "
-                "n_components, or use method='hsic', which has a closed form",
+                f"after {aligned.n_iter} iterations; {advice}",
                 ConvergenceWarning,
                 stacklevel=5,
             )

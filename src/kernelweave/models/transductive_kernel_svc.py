@@ -64,9 +64,9 @@ class TransductiveKernelSVC(MarginClassifier):
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100
-        The largest absolute weight if ``signed=True``. Without a bound, kernels
-        that are nearly combinations of others have no optimal weights; the certificate
-        says when the bound is active.
+        The largest absolute weight if ``signed=True``, up to 1e10. Without a bound,
+        kernels that are nearly combinations of others have no optimal weights; the
+        certificate says when the bound is active.
     centre : bool, default=True
         Whether kernels are centred. Centring does not change the margin, but it does
         change the trace that ``scale`` sets to n and, with ``signed=True``, which sums

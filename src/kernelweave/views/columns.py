@@ -583,6 +583,13 @@ def numbered(start: int) -> AbstractContextManager[None]:
     return prefixed(f"{text}there): " if start else "")
 
 
+def renumbered(left_out: int) -> AbstractContextManager[None]:
+    """Prefix error messages with the number of rows that were left out, if any were."""
+    text = f"After leaving out {counted(left_out, 'row')} of sample_weight 0 (row "
+    text += "numbers below count the others): "
+    return prefixed(text if left_out > 0 else "")
+
+
 def some(words: Iterable[str], most: int = 5) -> str:
     """The first few words, and how many more there are."""
     words = list(words)

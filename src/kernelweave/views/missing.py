@@ -31,10 +31,13 @@ class ObservedViews:
         Rows that lack the view are NaN in the list of blocks, and 0 in the array.
     observed : ndarray of bool of shape (n, v)
         One column per view (or precomputed kernel).
+    numbers : ndarray of int of shape (n,), optional
+        Indices of these rows in X; 0, 1, ... by default.
     """
 
     blocks: Any
     observed: np.ndarray
+    numbers: np.ndarray | None = None
 
 
 def read_kernels(

@@ -16,6 +16,8 @@ from kernelweave.weights.polyhedral import (
 )
 from kernelweave.weights.sets import SumToOne
 
+#: With larger bounds, the tolerance of linear programs exceeds a weight of one.
+LARGEST_BOUND = 1.0 / LP_TOLERANCE
 #: Largest number of eigenvectors that become cuts at a point outside the set.
 VECTORS = 3
 #: Accuracy of the support function, relative to the largest score, and the largest
@@ -72,8 +74,10 @@ class SignedSum(SumToOne):
     def __init__(
         self, bank: Bank, bound: float = 100.0, row_weights: np.ndarray | None = None
     ) -> None:
-        if not (is_positive(bound) and bound >= 1.0):
-            raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
+        if not (is_positive(bound) and 1.0 <= bound <= LARGEST_BOUND):
+            raise ValueError(
+                f"bound must be a number from 1 to {LARGEST_BOUND:.0e}, got {bound!r}"
+            )
         self.bank, self.bound = bank, float(bound)
         self._traces = _positive_traces(bank, row_weights)
         self.cuts = np.zeros((0, bank.n_kernels))

@@ -202,6 +202,8 @@ class FeatureRecipe:
         Seed of the landmarks and frequencies; kernel i uses the stream (seed, i).
     targets : ndarray of shape (s,) or (s, t), optional
         Targets of these rows, for transformers that need them.
+    numbers : ndarray of int of shape (s,), optional
+        The numbers of these rows, for messages; 0, 1, ... by default.
 
     Attributes
     ----------
@@ -226,12 +228,13 @@ class FeatureRecipe:
         n_features: int,
         seed: int = 0,
         targets: np.ndarray | None = None,
+        numbers: np.ndarray | None = None,
     ) -> None:
         found: list[tuple[int, Kernel, FeatureMap]] = []
         self.origins: list[np.ndarray] = []
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
             dense = _dense(rows)
-            check_outliers(view, dense)
+            check_outliers(view, dense, numbers)
             limits = np.finfo(dense.dtype)
             some, dense = _some(dense), _double(dense)
             table = isinstance(dense, Columns)

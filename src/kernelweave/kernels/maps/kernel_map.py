@@ -93,6 +93,8 @@ class FeatureSource:
     movable : bool, default=True
         Whether origin and unit of the columns may be changed, since centring and
         scaling to trace n make kernels independent of both.
+    numbers : ndarray of int of shape (n,), optional
+        Indices of these rows in X, for messages; 0, 1, ... by default.
 
     Attributes
     ----------
@@ -120,8 +122,9 @@ class FeatureSource:
         observed: np.ndarray | None = None,
         targets: np.ndarray | None = None,
         movable: bool = True,
+        numbers: np.ndarray | None = None,
     ) -> None:
-        self.observed = observed
+        self.observed, self.numbers = observed, numbers
         self.n_samples = int(blocks[0].shape[0])
         if observed is not None:
             blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
@@ -132,9 +135,10 @@ class FeatureSource:
         self.like = host_like(self.blocks[0])
         self.kernels: list[list[Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
-            numbers = self._numbers(v)
-            check_outliers(view, block, numbers)
-            own = targets if targets is None or numbers is None else targets[numbers]
+            check_outliers(view, block, self._numbers(v))
+            own = targets
+            if targets is not None and observed is not None:
+                own = targets[observed[:, v]]
             self.kernels.append(
                 resolve_kernels(
                     view.kernel,
@@ -239,8 +243,11 @@ class FeatureSource:
         return kernel.diagonal(rows_for(kernel, own))
 
     def _numbers(self, v: int) -> np.ndarray | None:
-        """Indices of the training rows that have view v; None if all of them do."""
-        return None if self.observed is None else np.flatnonzero(self.observed[:, v])
+        """Indices in X of the training rows that have view v; None for 0, 1, ..."""
+        if self.observed is None:
+            return self.numbers
+        own = np.flatnonzero(self.observed[:, v])
+        return own if self.numbers is None else self.numbers[own]
 
     def out_of_range(self, i: int, rows: list[Array] | None = None) -> str:
         """The entry of new rows, or of the training rows, for which kernel i overflows.
@@ -342,7 +349,7 @@ class PrecomputedSource:
         return (
             f"{found} holds values that are too large or too small to compute with. "
             "Multiply the kernel by a constant, for training and new rows alike: its "
-            "scale is normalised away anyway."
+            "scale is normalised away anyway, unless scale=None."
         )
 
 

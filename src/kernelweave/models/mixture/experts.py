@@ -79,7 +79,11 @@ class ViewMaps(FittedMap):
             source: Source
             if views:
                 own = take_rows(data.blocks[v], rows)
-                source = FeatureSource([views[v]], [own], targets=targets[rows])
+                numbers = np.flatnonzero(rows)
+                if data.numbers is not None:
+                    numbers = data.numbers[rows]
+                given = [views[v]], [own], None, targets[rows]
+                source = FeatureSource(*given, numbers=numbers)
             else:
                 own = take_seen(data.blocks[:, :, v : v + 1], rows, axis=0)
                 source = PrecomputedSource(take_seen(own, rows, axis=1), [name])

@@ -76,6 +76,7 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
+from kernelweave.weights.signed_sum import LARGEST_BOUND
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
@@ -127,6 +128,9 @@ def integer(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
+#: The least sum of row weights with a square in full precision.
+LEAST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5
+
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
 #: Share of enumerated classes that may be absent before the first, as from a fold.
@@ -144,7 +148,9 @@ COMMON = {
     "n_components": integer(1, optional=True),
     "uncorrelated": boolean,
     "signed": boolean,
-    "weight_bound": number("a number >= 1", lambda v: 1 <= v < np.inf),
+    "weight_bound": number(
+        f"a number from 1 to {LARGEST_BOUND:.0e}", lambda v: 1 <= v <= LARGEST_BOUND
+    ),
     "tol": positive(),
     "max_iter": integer(1, optional=True),
     "interactions": boolean,
@@ -728,10 +734,21 @@ def read_row_weights(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
+    refuse_vanishing(float(np.sum(weights)), owner)
     return (
         None if len(keep) == n else keep,
         None if np.all(weights == 1.0) else weights,
     )
+
+
+def refuse_vanishing(total: float, owner: str) -> None:
+    """Refuse rows whose weights add up to so little that the square is lost."""
+    if total < LEAST_WEIGHT:
+        raise ValueError(
+            f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
+            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
+            "number"
+        )
 
 
 def _class_weights(
@@ -918,7 +935,8 @@ class ReadViews(NamedTuple):
                 "that later kernels have the right columns"
             )
         blocks = [select_rows(block, keep) for block in self.data.blocks]
-        read = self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+        data = ObservedViews(blocks, self.data.observed[keep], keep)
+        read = self._replace(data=data)
         read.check_observed(model)
         return read
 
@@ -1054,8 +1072,9 @@ def map_rows(
     observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
     if views:
+        movable = standard.is_default
         source: Source = FeatureSource(
-            views, data.blocks, observed, squeezed(targets), standard.is_default
+            views, data.blocks, observed, squeezed(targets), movable, data.numbers
         )
     else:
         source = PrecomputedSource(data.blocks, names, observed)

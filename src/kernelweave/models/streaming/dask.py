@@ -200,9 +200,9 @@ def predict_lazily(model: KernelModel, method: str, X: Any) -> Any:
     sizes = X.chunks[0] if hasattr(X, "rechunk") else [np.nan] * X.npartitions
     parts = [
         da.from_delayed(
-            call(shared, method, part), (size, *probe.shape[1:]), meta=probe[:0]
+            call(shared, method, part, i), (size, *probe.shape[1:]), meta=probe[:0]
         )
-        for part, size in zip(partitions(X), sizes, strict=True)
+        for i, (part, size) in enumerate(zip(partitions(X), sizes, strict=True))
     ]
     return da.concatenate(parts, axis=0)
 
@@ -222,8 +222,9 @@ def _one_row(X: Any, model: KernelModel) -> Any:
     return frame.astype({name: X.dtypes[name] for name in names})
 
 
-def _call(model: KernelModel, method: str, rows: Any) -> Any:
-    return np.asarray(getattr(model, method)(rows))
+def _call(model: KernelModel, method: str, rows: Any, partition: int) -> Any:
+    with prefixed(f"In partition {partition}: "):
+        return np.asarray(getattr(model, method)(rows))
 
 
 def _add_rows(

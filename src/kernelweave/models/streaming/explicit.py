@@ -7,10 +7,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import _num_samples
 
+from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.shared.inputs import read_row_design, require_enough
+from kernelweave.models.shared.inputs import (
+    read_row_design,
+    refuse_vanishing,
+    require_enough,
+)
 from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
@@ -25,6 +31,7 @@ from kernelweave.views.columns import (
     is_dask,
     is_precomputed,
     prefixed,
+    renumbered,
     validate_features,
 )
 from kernelweave.views.streams import open_stream, sampled, select_rows
@@ -95,7 +102,7 @@ def read_features(
     whether there are ``products`` of kernels of different views, unless that is given.
     ``sizes`` of sample and chunks are those of :class:`Intake`.
     """
-    at_once, design = not in_portions(X, y), None
+    at_once = not in_portions(X, y)
     if sample_weight is not None and not at_once:
         raise ValueError(
             f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "
@@ -108,10 +115,23 @@ def read_features(
     intake = Intake(model, why, products, **sizes)
     if is_dask(X):
         return _read_dask(intake, X, y)
-    if at_once:
-        X, y, design = read_row_design(model, X, y, sample_weight, groups)
-        X = validate_features(intake.estimator, X, reset=True)
+    if not at_once:
+        return _read_stream(intake, X, y)
+    kept, y, design = read_row_design(model, X, y, sample_weight, groups)
+    with renumbered(_num_samples(X) - len(y)):
+        X = validate_features(intake.estimator, kept, reset=True)
         intake.look(X)
+        return _read_stream(intake, X, y, design, groups is not None)
+
+
+def _read_stream(
+    intake: Intake,
+    X: Any,
+    y: Any,
+    design: RowDesign | None = None,
+    has_groups: bool = False,
+) -> KernelRows | SummedRows:
+    """The rows of an array, which have a ``design``, or of a stream."""
     stream = open_stream(X, y, intake.chunk_rows(X))
     portions = intake.portions(stream.portions(), design)
     waiting, sample = draw_sample(intake, stream, portions)
@@ -120,8 +140,8 @@ def read_features(
     dense = not any(recipe.features.sparse)
     if design is not None and dense and _few_rows(len(y), recipe, intake):
         return keep_rows(recipe, intake.rows(X), y, intake, design)
-    if groups is not None:
-        raise _no_groups(why)
+    if has_groups:
+        raise _no_groups(intake.why)
     accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
     for portion in chain(waiting, portions):
         accumulator.push(*portion)
@@ -154,6 +174,8 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
     """All rows as moments, from which something can be learned."""
     if not _enough(moments):
         require_enough(intake.estimator, moments.probe.y)  # says what is missing
+    weight = namespace(moments.gram).sum(moments.gram[:, 0, 0])
+    refuse_vanishing(float(weight), type(intake.estimator).__name__)
     return SummedRows(recipe, moments, intake)
 
 
@@ -201,7 +223,10 @@ def next_portions(
             "alpha='cv' needs the moments of each fold, and the rows so far were "
             "summed without folds; set it before the first call of partial_fit"
         )
-    moments = portions.accumulator.total() if solve or X is None else None
+    moments = None
+    if solve or X is None:
+        with renumbered(portions.n_rows - portions.accumulator.n_rows):
+            moments = portions.accumulator.total()
     if moments is None or (X is not None and not _enough(moments)):
         return portions, None
     recipe = portions.accumulator.recipe
@@ -237,10 +262,12 @@ def _added(
     classes = before.classes if classes is None else np.array(classes)
     if classes is not None:
         _check_classes(targets, classes)
-    if first:
-        recipe = make_recipe(intake, blocks, targets)
-        accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
-    accumulator = accumulator.added(blocks, targets, weights)
+    summed = 0 if first else accumulator.n_rows
+    with renumbered(n_rows - summed - len(targets)):
+        if first:
+            recipe = make_recipe(intake, blocks, targets)
+            accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
+        accumulator = accumulator.added(blocks, targets, weights)
     return Portions(intake, accumulator, classes, n_rows, first)
 
 

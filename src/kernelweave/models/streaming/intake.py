@@ -329,9 +329,10 @@ def make_recipe(
     intake: Intake, sample: list[Any], targets: Any, n_rows: int | None = None
 ) -> ChunkRecipe:
     """Features fixed by a sample of rows, and what to sum over chunks."""
-    model, own = intake.estimator, np.asarray(targets)
-    if n_rows is not None and len(own) == n_rows > intake.sample_rows:
-        own = own[sampled(n_rows, intake.sample_rows, intake.seed)]
+    model, own, drawn = intake.estimator, np.asarray(targets), None
+    if n_rows is not None and n_rows > intake.sample_rows:
+        drawn = sampled(n_rows, intake.sample_rows, intake.seed)
+        own = own[drawn] if len(own) == n_rows else own
     features = FeatureRecipe(
         intake.views,
         sample,
@@ -339,6 +340,7 @@ def make_recipe(
         int(model.n_features),
         intake.seed,
         squeezed(own[: sample[0].shape[0]]),
+        drawn,
     )
     if model.psd != "trust":
         features.refuse_indefinite(sample)
