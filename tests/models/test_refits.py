@@ -272,7 +272,7 @@ def test_folds_that_do_not_fit_into_memory(data, name, monkeypatch):
     def refuse(*given):
         raise MemoryRefusedError("no room")
 
-    monkeypatch.setattr(refits, "set_classes", refuse)
+    monkeypatch.setattr(refits, "of_classes", refuse)
     model = clone(MODELS[name]).fit(*data)
     assert "there is no cv_score_: no room" in model.kernel_map_.remarks
     assert model.gaussians_.temperature >= 1.0

@@ -42,7 +42,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import choose_splits
-from kernelweave.models.shared.refits import set_classes
+from kernelweave.models.shared.refits import of_classes
 from kernelweave.views.columns import counted, is_precomputed, some
 
 Views = frozenset[str]
@@ -199,9 +199,8 @@ class Trials:
         """How much rows (m,) count, as the model weights classes in a fit to them."""
         if self.classes is None:
             return np.ones(len(rows))
-        model = clone(self.model)
-        set_classes(model, self.classes, self._codes(rows))
-        each = rows_by_class(model, self.y[rows])
+        own = of_classes(self.model, self.classes, self._codes(rows))
+        each = rows_by_class(clone(self.model).set_params(**own), self.y[rows])
         return np.where(np.any(self.truth[rows][:, self.judged] != 0, axis=1), each, 0)
 
     def _codes(self, rows: np.ndarray) -> np.ndarray:
@@ -302,7 +301,7 @@ class Trials:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
         if self.classes is not None:
-            set_classes(final, self.classes, self._codes(own))
+            final.set_params(**of_classes(final, self.classes, self._codes(own)))
         try:
             self._fit(model, self._rows(own, own, wanted), own)
         except NothingVariesError:

@@ -106,7 +106,7 @@ class Refits:
         for i, (train, test) in enumerate(splits, start=1):
             seen, own = np.unique(self.codes[train]), rows[train]
             part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
-            set_classes(part, self.classes, seen)
+            part.set_params(**of_classes(part, self.classes, seen))
             labels = self.classes[self.codes[train]]
             with warnings.catch_warnings():  # the fit to all rows has issued its own
                 warnings.simplefilter("ignore")
@@ -122,15 +122,17 @@ class Refits:
             end_fold(self.progress.fold, i, len(splits))
 
 
-def set_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> None:
-    """Leave ``model`` the class weights and priors of some of the classes (k,).
+def of_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> dict[str, Any]:
+    """The parameters of a ``model`` of some of its classes (k,), as others have none.
 
     It is to be fitted to rows of those with the codes ``seen`` (r,) alone.
     """
+    found: dict[str, Any] = {}
     if isinstance(model.class_weight, dict):
         known = classes[seen].tolist()
         given = model.class_weight.items()
-        model.class_weight = {c: weight for c, weight in given if c in known}
+        found["class_weight"] = {c: weight for c, weight in given if c in known}
     priors = check_priors(getattr(model, "priors", None), classes)
     if priors is not None:
-        model.priors = priors[seen] / np.sum(priors[seen])
+        found["priors"] = priors[seen] / np.sum(priors[seen])
+    return found
