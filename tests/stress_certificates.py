@@ -555,7 +555,9 @@ def judge(
         found = bounds(point, dual)
         known |= bool(np.isfinite(found.most)) and number == 0
         size = max(abs(value), abs(float(found.most)) if number == 0 else 0.0)
-        allowed = size * (SINGLE if is_single(problem) else ROUNDING)
+        # Rounding grows with the weights, which may have either sign.
+        reach = max(1.0, np.sum(np.abs(point)) / np.sum(np.abs(weights)))
+        allowed = reach * size * (SINGLE if is_single(problem) else ROUNDING)
         excess = float(lower - found.most) if np.isfinite(found.most) else -np.inf
         if excess > allowed:
             raise Failure(

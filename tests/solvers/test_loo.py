@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from kernelweave._array import to_numpy
+from kernelweave._tolerances import LOCAL_MINIMUM
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits import ridge
 from kernelweave.fits.ridge import (
@@ -25,7 +26,7 @@ from kernelweave.models.shared.learner import (
     Task,
     search_norms,
 )
-from kernelweave.solvers.local.loo import LeaveOneOut, learn
+from kernelweave.solvers.local.loo import SEARCHED, LeaveOneOut, learn
 
 
 def centre(gram):
@@ -370,10 +371,14 @@ def test_learning_in_float32(rng):
 
 
 def test_a_search_that_float32_ends_says_so():
-    bank, target = problem(np.random.default_rng(0))
-    found = learn(DenseBank(bank.stack.astype(np.float32)), target)
-    assert found.status.endswith("; rounding in float32 ends the search here")
-    assert "float32" not in learn(bank, target).status
+    said = []
+    for seed in range(20):
+        bank, target = problem(np.random.default_rng(seed))
+        found = learn(DenseBank(bank.stack.astype(np.float32)), target)
+        said.append(found.status.endswith("; rounding in float32 ends the search here"))
+        assert not said[-1] or found.stationarity > SEARCHED * LOCAL_MINIMUM
+        assert "float32" not in learn(bank, target).status
+    assert any(said)  # measured on three kinds of processors: 3 to 6 of them
 
 
 def test_one_kernel(rng):

@@ -118,7 +118,8 @@ def test_squared_slacks_that_cost_more_than_kernels_resolve():
         v = np.linalg.lstsq(X[on], y[on], rcond=None)[0]
         slack = np.maximum(1.0 - y * (X @ v), 0.0)
     least = 1e13 * float(slack @ slack)
-    assert found.lower_bound <= least <= found.value  # measured: 0.009 of it apart
+    # measured on four kinds of processors: 0.008 to 0.01 below, 4e-5 below to 1e-4 above
+    assert found.lower_bound <= least <= found.value * (1 + 1e-3)
     assert found.gap < 0.05 and "rounding" in found.status
 
 
