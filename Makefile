@@ -32,12 +32,12 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo check test test-browser test-minimum test-newest fuzz audit lint format \
-    bench bench-scale docs clean distclean
+.PHONY: help demo check test test-browser test-minimum test-newest test-rounding fuzz \
+    audit lint format bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
-	    awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	    awk -F ':.*## ' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 	$(BIN)/kernelweave demo
@@ -68,6 +68,9 @@ test-newest: $(VENV)-newest/.python ## run it with the newest versions, after an
 	$(NEWEST_PIP) install --quiet --no-deps -e .
 	$(ONE_THREAD) $(VENV)-newest/$(SCRIPTS)/python -m pytest -n $(WORKERS) \
 	    --assert=plain -p no:cacheprovider --ignore=tests/browser $(PYTEST_ARGS)
+
+test-rounding: $(VENV)/.dev ## run it as on other processors, whose rounding differs
+	$(ONE_THREAD) $(BIN)/python tests/rounding.py -n $(WORKERS) $(PYTEST_ARGS)
 
 fuzz: $(VENV)/.dev ## run tests with new seeds and random problems, for ten minutes
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \

@@ -18,12 +18,17 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
+import rounding
+
 SEED_VARIABLE = "KERNELWEAVE_TESTS_SEED"
 DATA_VARIABLE = "KERNELWEAVE_DATA"
 DEVICE_VARIABLE = "KERNELWEAVE_TESTS_DEVICE"
 
 #: The suite is the same in every run and on every machine; "make fuzz" draws new seeds.
 FIXED_SEEDS = "0"
+
+if number := os.environ.get(rounding.VARIABLE):
+    rounding.perturb(int(number))
 
 #: Plots are drawn without a screen; this must be set before matplotlib is imported.
 os.environ.setdefault("MPLBACKEND", "Agg")

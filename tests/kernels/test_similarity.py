@@ -114,13 +114,22 @@ def test_grid_search_clone_and_pickle(table):
     assert again != gaussian.set_params(factor=3.0) != Linear()
 
 
-def test_a_fitted_model_keeps_its_matrix(table):
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_fitted_model_keeps_its_matrix_and_ids(table, listed):
     X, y = table
-    K = products(X)
-    model = KernelFDA(beside(Similarity(K, IDS)), cv=None).fit(X, y)
-    before = model.decision_function(X)
+    X = X.assign(id=np.arange(40))
+    K, ids = products(X), np.arange(40)
+    kernel = Similarity(K, ids)
+    views = beside([kernel] if listed else kernel)
+    model = KernelFDA(views, cv=None).fit(X, y)
+    before, names = model.decision_function(X), model.kernel_names_
     K[...] = 0.0
     assert_allclose(model.decision_function(X), before)
+    ids[:] = ids[::-1].copy()
+    assert_allclose(model.decision_function(X), before)
+    other = KernelFDA(beside(Similarity(products(X), np.arange(40))), cv=None)
+    assert_allclose(other.fit(X, y).decision_function(X), before)
+    assert other.kernel_names_ == names
 
 
 @pytest.mark.parametrize("features", ["nystroem", "exact"])

@@ -91,8 +91,9 @@ def test_a_regression_is_chosen_as_by_refits(data):
             level = alpha if alpha == learned.alpha_ else alpha * np.trace(gram) / N
             held_out = ridge_without_each_row(gram, level, y)
             found[norm, level] = -np.mean(np.abs(y - held_out))
-    norm, alpha = max(found, key=found.get)
-    assert model.norm_ == norm
+    # norms 1 and inf tie: both weigh the kernels equally
+    norm, alpha = max((key for key in found if key[0] == model.norm_), key=found.get)
+    assert found[norm, alpha] == pytest.approx(max(found.values()), rel=SAME_SCORE)
     # The next point of the grid is 4 times as large; weights solved from another start
     # move the trace a little.
     assert model.alpha_ == pytest.approx(alpha, rel=0.02)

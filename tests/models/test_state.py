@@ -486,6 +486,52 @@ def test_a_fault_leaves_no_trace(estimator, rng):
     assert answers(unfitted.fit(*other), new) == answers(model.fit(*other), new)
 
 
+def other_values(model):
+    """Another value of every parameter, most of them ones that no fit accepts."""
+    chosen = {
+        "missing": "zero" if model.missing != "zero" else "error",
+        "views": VIEWS if model.views == "precomputed" else "precomputed",
+        "output": "kernel"
+        if getattr(model, "output", "") == "features"
+        else "features",
+        "projection": "prior",
+    }
+    if getattr(model, "projection", "") == "prior":
+        chosen["projection"] = "posterior"
+    given = model.get_params(deep=False)
+    return {name: chosen.get(name, "nonsense") for name in given}
+
+
+@pytest.mark.parametrize("form", ["error", "zero", "available", "precomputed"])
+@pytest.mark.parametrize("estimator", some((*NAMES, "KernelAlignment-features")))
+def test_parameters_count_from_the_next_fit_on(estimator, form):
+    """A fitted model answers as it was fitted; one whose refit failed does too."""
+    model, (X, codes), new = clone(estimator), draw(), draw(10, seed=1)[0]
+    y = targets_for(model, codes)
+    if form == "precomputed":
+        model.set_params(views=form)
+        kernels = [RBF(gamma=g) for g in (0.1, 0.3)]
+        train, new = (
+            np.stack([kernel(rows, X) for kernel in kernels], axis=-1)
+            for rows in (X, new)
+        )
+    else:
+        model.set_params(views=VIEWS, missing=form)
+        train = X
+        if form != "error":
+            train, new = train.copy(), new.copy()
+            train[1::4, :3] = new[1::4, :3] = np.nan
+    guard = Untouched(model.fit(train, y), new)
+    for name, value in other_values(model).items():
+        guard.before[name] = value
+        setattr(model, name, value)
+    guard.bytes = guard.content()
+    guard.check()
+    with pytest.raises((TypeError, ValueError)):
+        model.fit(train, y)
+    guard.check()
+
+
 class Impatient:
     """A callback that fails at one of its calls."""
 

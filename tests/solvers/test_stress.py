@@ -118,7 +118,7 @@ def test_squared_slacks_that_cost_more_than_kernels_resolve():
         v = np.linalg.lstsq(X[on], y[on], rcond=None)[0]
         slack = np.maximum(1.0 - y * (X @ v), 0.0)
     least = 1e13 * float(slack @ slack)
-    # measured on four kinds of processors: 0.008 to 0.01 below, 4e-5 below to 1e-4 above
+    # measured on four kinds of processors: 0.008 to 0.01, and -4e-5 to 1e-4, apart
     assert found.lower_bound <= least <= found.value * (1 + 1e-3)
     assert found.gap < 0.05 and "rounding" in found.status
 

@@ -142,7 +142,7 @@ def minimize_on_simplex(
         *_, found, singular = gesv(system, np.append(-slope[inside], total))
         if singular:
             raise FactorizationError("the system for a step is singular")
-        best, nu = found[:s], found[s]
+        best = found[:s]
         if s > 1 and best.min() <= 0.0:  # go as far as signs allow
             now = u[inside]
             falling = np.flatnonzero(best <= 0.0)
@@ -154,7 +154,8 @@ def minimize_on_simplex(
             continue
         u[:] = 0.0
         u[inside] = best
-        reduced = hessian @ u + slope + nu
+        reduced = hessian @ u + slope
+        reduced -= float(reduced @ u) / total  # nu, which the ridge does not move
         reduced[inside] = 0.0
         j = int(np.argmin(reduced))
         if reduced[j] >= -tol:

@@ -23,7 +23,7 @@ from kernelweave.models.shared.inputs import (
     of_own_type,
     read_groups,
 )
-from kernelweave.views.columns import is_dict, is_precomputed, some
+from kernelweave.views.columns import is_dict, some
 from kernelweave.views.precomputed import stack_kernels
 
 
@@ -193,9 +193,9 @@ def standard_outputs(
 
 def as_stack(X: Any, model: Any) -> Any:
     """A dict of precomputed kernels (m, n) as a stack (m, n, p); else X itself."""
-    if not (is_dict(X) and is_precomputed(model.views)):
+    if not (is_dict(X) and model._precomputed):
         return X
-    return stack_kernels(X, model.kernel_names_, model, model.missing != "error")[0]
+    return stack_kernels(X, model.kernel_names_, model, model._gaps)[0]
 
 
 def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
@@ -204,7 +204,7 @@ def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     Training rows of weight 0 are excluded.
     """
     seen: np.ndarray | None = model.kernel_map_.seen
-    if X is not None and model.missing != "error":
+    if X is not None and model._gaps:
         seen = model._observed_rows(X, "predict").observed
     return None if seen is None or np.all(seen) else seen
 

@@ -228,7 +228,7 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
 def _intercepts(model: Any, readout: Readout, terms: np.ndarray) -> np.ndarray:
     """The constant part (m, q) of each row; ``terms`` (m, p, r) are its projections."""
     offset = np.broadcast_to(readout.offset, (len(terms), readout.offset.shape[-1]))
-    if model.missing == "error" or not hasattr(model, "gaussians_"):
+    if not model._gaps or not hasattr(model, "gaussians_"):
         return offset.copy()
     # A row without any view projects to exactly zero; only the class shares are known.
     shares = np.asarray(model.gaussians_.log_prior, dtype=np.float64)

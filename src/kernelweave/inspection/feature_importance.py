@@ -33,7 +33,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
-from kernelweave.views.columns import counted, is_precomputed
+from kernelweave.views.columns import counted
 from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
@@ -245,7 +245,7 @@ def _moments(
 
 def _check_view(model: Any, view: str) -> int:
     """The number of the view; refuse models whose gradient is not known."""
-    if is_precomputed(model.views):
+    if model._precomputed:
         raise TypeError(
             "feature_importance needs kernels of columns, but this model was fitted on "
             "precomputed kernels; fit it to the columns instead"
@@ -282,7 +282,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
             )
         return source.blocks[v]
     rows = model._observed_rows(X, "feature_importance")
-    if model.missing == "available" and not np.all(rows.observed):
+    if model._at_fit["missing"] == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "
             "other views that a row lacks; pass only rows that have every view"

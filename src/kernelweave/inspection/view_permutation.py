@@ -24,7 +24,6 @@ from kernelweave.kernels.checks import is_symmetric
 from kernelweave.views.columns import (
     column_names,
     counted,
-    is_precomputed,
     is_table,
     validate_new,
 )
@@ -158,11 +157,11 @@ def view_permutation_importance(
 
 def _places(model: Any, X: Any) -> list[list[int]]:
     """Where each view is along the last axis of X, found as a prediction finds it."""
-    if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
+    if model._precomputed:  # a stack (m, n, p), or a kernel (m, n)
         every = list(range(X.shape[-1]))
         return [[v] for v in every] if len(X.shape) == 3 else [every]
-    may_lack = model.missing != "error"
-    return validate_new(model, X, model._views, model._positions, may_lack=may_lack)[1]
+    columns = model._views, model._positions
+    return validate_new(model, X, *columns, may_lack=model._gaps)[1]
 
 
 def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
@@ -209,7 +208,7 @@ def _training_rows(model: Any, blocks: Any) -> int | None:
 
     The blocks are those of each view (m, d), or a stack of kernels (m, n, p).
     """
-    if is_precomputed(model.views):
+    if model._precomputed:
         K = np.nan_to_num(to_numpy(blocks))  # rows that lack a view
         # Only the kernel of the training rows with themselves is symmetric; some of
         # them, or in another order, look like any others.

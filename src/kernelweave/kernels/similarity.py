@@ -226,6 +226,12 @@ class Similarity(Kernel, IdReader):
         single = getattr(self.K, "dtype", None) == np.float32
         return np.array(found, dtype=np.float32 if single else np.float64)[:, None]
 
+    def with_own_ids(self) -> Similarity:
+        """A copy that no change of the caller's ids reaches; it shares the matrix."""
+        made = copy.copy(self)
+        made.ids = self._known()
+        return made
+
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """A copy with its own matrix, and gamma from the training rows X (n, 1)."""
         self._check()

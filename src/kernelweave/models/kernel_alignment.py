@@ -195,6 +195,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     features: Literal["auto", "on_the_fly"] = "auto"
     device: str | None = None
     verbose: int = 0
+    _kept = "missing", "output"
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -356,7 +357,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     @property
     def _n_features_out(self) -> int:
-        if self.output == "features":
+        if self._at_fit["output"] == "features":
             return int(self.components_.shape[1])
         return self.kernel_map_.source.n_samples
 
@@ -374,9 +375,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Z : array of shape (m, n) or (m, r)
             Kernel or features, depending on ``output``.
         """
-        if self.output == "features":
-            return self._projected(X, "transform", "components_")
-        rows = self._rows(X, "transform")
+        rows = self._rows(X, "transform")  # first, since it refuses an unfitted model
+        if self._at_fit["output"] == "features":
+            return self.kernel_map_.project(rows, self._weights, self.components_)
         return self.kernel_map_.cross(rows, self._weights)
 
 

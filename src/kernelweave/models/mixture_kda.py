@@ -208,6 +208,7 @@ class MixtureKDA(KernelDiscriminant):
     """
 
     _fixed_sum = False  # rows may have weights of their own
+    _kept = "missing", "projection"
 
     #: Tables of densities with at least this many entries are solved on the device.
     _large_table = 10**6
@@ -359,7 +360,7 @@ class MixtureKDA(KernelDiscriminant):
 
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)
-        if self.missing == "available":
+        if self._at_fit["missing"] == "available":
             check_some_view(data.observed, "new row")
         return moved_rows(data, self.kernel_map_.like)
 
@@ -382,7 +383,7 @@ class MixtureKDA(KernelDiscriminant):
         return self._project(self._rows(X, method))
 
     def _project(self, data: ObservedViews, each: bool = False) -> Array:
-        local = self.projection == "posterior"
+        local = self._at_fit["projection"] == "posterior"
         return at_home(self._projector.project(data, local, each), self._like)
 
     def _project_each(self, X: Any, method: str) -> Array:
@@ -431,6 +432,7 @@ class MixtureKDA(KernelDiscriminant):
             raise ValueError(
                 f"projection must be 'prior', 'posterior' or None; got {projection!r}"
             )
-        local = (projection or self.projection) == "posterior"
-        share = self._projector.shares(self._rows(X, "sample_weights"), local)
+        rows = self._rows(X, "sample_weights")
+        local = (projection or self._at_fit["projection"]) == "posterior"
+        share = self._projector.shares(rows, local)
         return from_numpy(share if per_class else np.mean(share, axis=2), self._like)

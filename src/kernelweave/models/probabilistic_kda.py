@@ -261,7 +261,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self, X: Any, method: str, diagonal: Any = None
     ) -> tuple[Array, Array]:
         data = self._observed_rows(X, method)
-        rows = data.blocks if self.missing == "error" else data
+        rows = data if self._gaps else data.blocks
         weights = to_numpy(self.kernel_weights_)
         known = None
         if diagonal is not None:
@@ -286,7 +286,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         values = to_numpy(diagonal) if is_array(diagonal) else np.asarray(diagonal)
         p = len(self.kernel_names_)
         seen = np.ones((len(observed), p), dtype=bool)
-        if self.missing != "error":
+        if self._gaps:
             seen = observed[:, self.kernel_map_.view_of]
         if values.ndim == 1 and p == 1:
             values = values[:, None]

@@ -229,7 +229,8 @@ class TransductiveKernelSVC(MarginClassifier):
         coef, intercept = (from_numpy(a, rows.like) for a in (fit.coef, fit.intercept))
         scores = to_numpy(kernel @ coef + intercept[None, :])
         if keep is not None:  # rows left out are new rows
-            new = read_new_rows(self, X, rows.views, rows.positions, rows.like)
+            known = rows.views, rows.positions, rows.like
+            new = read_new_rows(self, X, *known, self.missing)
             given = new.blocks if self.missing == "error" else new
             weights, own = rows.kernel_map.spread(fit.weights), scores
             projected = rows.kernel_map.project(given, weights, coef)

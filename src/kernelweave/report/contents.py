@@ -24,7 +24,7 @@ from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Case, Section, or_why
 from kernelweave.report.views import shares, without_each
-from kernelweave.views.columns import counted, is_precomputed, some
+from kernelweave.views.columns import counted, some
 
 #: Patterns of missing views, and warnings, that the page lists.
 MOST_PATTERNS, MOST_WARNINGS = 20, 20
@@ -51,7 +51,7 @@ def collect(case: Case) -> dict[str, Any]:
         }
     return contents | {
         "gaps": _gaps(model, case.X),
-        "treatment": [] if is_precomputed(model.views) else model.column_summary_,
+        "treatment": [] if model._precomputed else model.column_summary_,
         "certificate": _certificate(model),
         "learned": _learned(model, case.y, contents),
         "card": _card(case, started),
@@ -101,7 +101,7 @@ def _gaps(model: Any, X: Any) -> Section:
             for i in order[:MOST_PATTERNS]
         ],
         "hidden": max(len(order) - MOST_PATTERNS, 0),
-        "policy": model.missing,
+        "policy": model._at_fit["missing"],
     }
 
 

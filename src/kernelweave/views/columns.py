@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import PurePath
 from typing import Any
@@ -874,6 +874,10 @@ class IdReader(ABC):
     def places(self, ids: Any, gaps: bool = False) -> np.ndarray:
         """Row numbers (n, 1) of these samples in its matrix: the block of the view."""
 
+    @abstractmethod
+    def with_own_ids(self) -> IdReader:
+        """A copy that no change of the caller's ids reaches."""
+
 
 class Piped:
     """Kernels after a transformer."""
@@ -900,6 +904,17 @@ def id_reader(view: View) -> IdReader | None:
             "column of ids."
         )
     return readers[0][1]
+
+
+def with_own_ids(view: View) -> View:
+    """The view with a copy of the ids that its kernel knows, if it looks samples up."""
+    kernel = id_reader(view)
+    if kernel is None:
+        return view
+    with prefixed(f"View {view.name!r}: "):
+        own = kernel.with_own_ids()
+    alone = not isinstance(view.kernel, list | tuple)
+    return replace(view, kernel=own if alone else [own])
 
 
 def each_kernel(

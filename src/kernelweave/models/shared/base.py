@@ -540,6 +540,10 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     _multi_output: bool = False  # whether y may have several columns
     _least_squares: bool = True  # whether weights of rows multiply squared errors
     _fixed_sum: bool = True  # whether decisions are the same sum over kernels anywhere
+    #: Parameters that predictions depend on. A model answers with those of its fit,
+    #: whatever has been set since: another fit may have failed in the meantime.
+    _kept: tuple[str, ...] = ("missing",)
+    _at_fit: dict[str, Any]
     kernel_map_: Any
     dual_coef_: Array
     intercept_: Array
@@ -607,6 +611,11 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.views, params = with_params_of_views(views, params, own, owner)
         return super().set_params(**params)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[misc]
+        if "kernel_weights_" in state and "_at_fit" not in state:  # of version 0.1.0
+            self._keep_parameters()
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return storable(state, self._get_param_names(), type(self).__name__)
@@ -669,6 +678,9 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             found += ColumnPlan(uses).records(view.name)
         return found
 
+    def _keep_parameters(self) -> None:
+        self._at_fit = {name: getattr(self, name) for name in self._kept}
+
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions
         if rows.noted:
@@ -688,6 +700,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """
         self._forget()
         self._set_columns(rows)
+        self._keep_parameters()
         self.kernel_map_, self._like = rows.kernel_map, rows.like
         self.kernel_names_ = list(rows.kernel_map.names)
         weights = rows.kernel_map.spread(weights)
@@ -844,16 +857,17 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Validate rows at prediction; ``method`` is for messages."""
         check_is_fitted(self)
         check_home(first_kernel(X), self._like, f"{type(self).__name__}.{method}()")
-        missing = self.missing != "error"
-        if is_precomputed(self.views):
-            lacking = {"missing": missing, "trained": self.kernel_map_.seen}
-            return read_kernels(self, X, reset=False, **lacking)[0]
-        return read_new_rows(self, X, self._views, self._positions, self._like)
+        missing = self._at_fit["missing"]
+        if self._precomputed:
+            given = {"missing": missing != "error", "trained": self.kernel_map_.seen}
+            return read_kernels(self, X, reset=False, **given)[0]
+        columns = self._views, self._positions
+        return read_new_rows(self, X, *columns, self._like, missing)
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validated rows, in the form that ``kernel_map_`` projects."""
         data = self._observed_rows(X, method)
-        return data.blocks if self.missing == "error" else data
+        return data if self._gaps else data.blocks
 
     def _projected(self, X: Any, method: str, name: str) -> Array:
         """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
@@ -868,6 +882,16 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """``w_i G_i(X) dual_coef`` of each kernel, (m, p, k), for inspection."""
         rows = self._rows(X, method)
         return self.kernel_map_.project_each(rows, self._weights, self._coef)
+
+    @property
+    def _precomputed(self) -> bool:
+        """Whether the fitted model takes kernels in place of rows."""
+        return not self._views
+
+    @property
+    def _gaps(self) -> bool:
+        """Whether rows may lack views that the fitted model has."""
+        return bool(self._at_fit["missing"] != "error")
 
     @property
     def _weights(self) -> np.ndarray:
@@ -1054,7 +1078,7 @@ class KernelDiscriminant(
 
     def _where_known(self, scores: Array, projected: Array) -> Array:
         """Scores (m, k), replaced by the log prior for rows that lack every view."""
-        if self.missing == "error":
+        if not self._gaps:
             return scores
         # A row without any view projects to exactly zero; only the prior is known.
         xp = namespace(projected)

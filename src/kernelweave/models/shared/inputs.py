@@ -64,6 +64,7 @@ from kernelweave.views.columns import (
     validate_features,
     validate_new,
     with_names,
+    with_own_ids,
 )
 from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
@@ -900,7 +901,7 @@ def read_views(model: KernelModel, X: Any, products: bool | None = None) -> Read
         if products:
             views, positions = with_products(views, positions)
         views = choose_forms(X, views, positions)
-        data = split_blocks(model, X, views, positions)
+        data = split_blocks(X, views, positions, model.missing)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
     read.check_observed(model)
@@ -1214,11 +1215,12 @@ def read_labelled_rows(
 
 
 def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
-    """The views, with those marked whose kernels read columns as they are.
+    """The views as a fit keeps them: with ids of their own, if they look samples up.
 
-    Arrays of numbers are always read as numbers, and so is a view that is the product
-    of others.
+    Those are marked whose kernels read columns as they are. Arrays of numbers are
+    always read as numbers, and so is a view that is the product of others.
     """
+    views = [with_own_ids(view) for view in views]
     if not _has_columns(X):
         return views
     return [
@@ -1259,10 +1261,10 @@ def _check_products(block: Columns) -> None:
 
 
 def split_blocks(
-    model: KernelModel,
     X: Any,
     views: list[View],
     positions: list[list[int]],
+    missing: str,
     dtype: Any = None,
     widths: list[int] | None = None,
 ) -> ObservedViews:
@@ -1279,14 +1281,14 @@ def split_blocks(
     raw = {v: read_columns(X, positions[v]) for v in present if views[v].raw}
     if dtype is None and not all(block.is_single for block in raw.values()):
         dtype = np.float64
-    medians = _medians_of(X, views, positions, plain, model.missing)
+    medians = _medians_of(X, views, positions, plain, missing)
     entries = np.ones((n, width), dtype=bool)  # whether there is any
     if plain:
         found, observed[:, plain] = split_views(
             X,
             [views[v] for v in plain],
             [positions[v] for v in plain],
-            missing=model.missing != "error",
+            missing=missing != "error",
             partial=[v in medians or imputes(views[v].kernel) for v in plain],
             dtype=dtype,
         )
@@ -1298,9 +1300,9 @@ def split_blocks(
     dtype = np.float32 if dtype is None else dtype
     for v, block in raw.items():
         blocks[v] = block.astype(dtype)
-        observed[:, v] = _check_columns(model, views[v], blocks[v])
+        observed[:, v] = _check_columns(views[v], blocks[v], missing)
         entries[:, v] = ~np.all(block.gaps, axis=1)
-    if model.missing == "error" and not np.all(entries):  # no row may be all gaps
+    if missing == "error" and not np.all(entries):  # no row may be all gaps
         check_some_view(entries)
     for v in medians:
         blocks[v] = fill_gaps(views[v], blocks[v], medians[v], observed[:, v])
@@ -1343,21 +1345,22 @@ def read_new_rows(
     views: list[View],
     positions: list[list[int]],
     like: Array,
+    missing: str,
 ) -> ObservedViews:
     """One block per view of new rows, with the views and columns of training rows."""
-    missing = model.missing != "error"
-    X, found = validate_new(model, X, views, positions, may_lack=missing)
+    may_lack = missing != "error"
+    X, found = validate_new(model, X, views, positions, may_lack=may_lack)
     widths = [len(columns) for columns in positions]
-    return split_blocks(model, X, views, found, like.dtype, widths)
+    return split_blocks(X, views, found, missing, like.dtype, widths)
 
 
-def _check_columns(model: KernelModel, view: View, block: Columns) -> np.ndarray:
+def _check_columns(view: View, block: Columns, missing: str) -> np.ndarray:
     """Which rows (n,) have a view that is read as it is.
 
     Kernels on numbers accept nothing else; a transformer reads anything.
     """
     rows = np.ones(block.shape[0], dtype=bool)
-    if model.missing != "error":
+    if missing != "error":
         rows = ~np.all(block.gaps, axis=1)
     if "numbers" in readers(view.kernel):
         check_numbers(block, view, rows)

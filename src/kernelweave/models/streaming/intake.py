@@ -268,7 +268,8 @@ class Intake:
                 self.views[v] = settle(view, block)[0]
 
     def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
-        return split_blocks(self.estimator, X, self.views, positions, dtype).blocks
+        missing = self.estimator.missing
+        return split_blocks(X, self.views, positions, missing, dtype).blocks
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
