@@ -3,7 +3,7 @@ Few of many views matter
 ========================
 
 Thirteen views of the same samples, three of them informative. Learned weights find
-them; equal weights and one machine on all columns are held back by the other ten.
+them; equal weights and one SVM on all columns are held back by the other ten.
 """
 
 # %%

@@ -206,7 +206,7 @@ def has_views(x: Array) -> bool:
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
 BLOCK = 1024
-#: The same for NumPy arrays, where larger blocks would waste more of the triangle.
+#: As above, for NumPy arrays, where larger blocks would waste more of the triangle.
 HOST_BLOCK = 512
 #: Rows above which NumPy arrays are also factored in blocks: OpenBLAS's own parallel
 #: factorisation writes beyond its buffers with about 15,000 rows or more, on two

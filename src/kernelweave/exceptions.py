@@ -1,7 +1,7 @@
 """Warnings and errors of kernelweave, as classes that users can filter.
 
-Also the error of a library that is not installed, which says how to get it, and that of
-a count that is too small.
+Also helpers that check counts and import optional libraries, with errors that say what
+to do.
 """
 
 from __future__ import annotations

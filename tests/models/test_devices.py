@@ -87,7 +87,7 @@ def test_kernels_made_on_the_fly_give_the_same_model(name, n):
     same_model(found, wanted, new, LOOSE.get(name, 1e-8))
     if hasattr(found, "features_"):
         assert found.features_.representation == "on the fly"
-        assert found.features_.why.endswith("were to be made on the fly")
+        assert found.features_.why.endswith("as features='on_the_fly' asks")
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])

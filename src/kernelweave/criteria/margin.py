@@ -76,7 +76,8 @@ TRAINED_GAP, GOOD_TRAINED_GAP = 1e-9, 1e-8
 #: Share of free rows at the first weights above which the interior point, which factors
 #: all rows, but once per step, takes less time.
 MOSTLY_FREE = 0.65
-#: Most steps of LIBSVM per row: it needs one to four unless kernels have a low rank.
+#: Maximum number of steps of LIBSVM per row: it needs one to four unless kernels have a
+#: low rank.
 STEPS_PER_ROW = 20
 
 
@@ -129,7 +130,7 @@ class Margin(KernelCriterion):
     trains : bool
         Whether machines at given weights come from LIBSVM: many rows in host memory.
     path_steps : int
-        Most steps of the interior point at given weights.
+        Maximum number of steps of the interior point at given weights.
     may_give_up : bool
         Whether these raise :class:`NotSuitable` where another method takes less time.
     """

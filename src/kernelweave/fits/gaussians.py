@@ -52,7 +52,7 @@ class ClassGaussians:
         if perfect. If it is 0, only the class shares are known.
     loo_score : float
         Leave-one-out accuracy: each row is left out of its own projection, its class
-        mean, the slope and the class shares. The only row of a class counts as wrong.
+        mean, the slope and the class shares. A class's only row counts as wrong.
         NaN with only two groups: a single group does not determine the slope.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
@@ -463,7 +463,7 @@ def best_sharpness(
 def best_temperature(scores: np.ndarray, codes: np.ndarray, design: RowDesign) -> float:
     """T >= 1 with the smallest log loss of ``scores / T`` (n, k).
 
-    It is computed as if there were one more row or group, half of it wrong (Krichevsky
+    It is computed as if one more row or group counted as half wrong (Krichevsky
     and Trofimov 1981): if all of few rows are right, T = 1 may leave odds of e^100.
     """
     low, high = TEMPERATURES
@@ -473,6 +473,6 @@ def best_temperature(scores: np.ndarray, codes: np.ndarray, design: RowDesign) -
 
 
 def number_of_groups(units: np.ndarray, weights: np.ndarray) -> float:
-    """How many groups of equal weight say as much as those of these rows (n,)."""
+    """The effective number of groups of rows (n,): it is less if weights differ."""
     sums = np.bincount(units, weights)
     return float(np.sum(sums) ** 2 / np.sum(sums**2))

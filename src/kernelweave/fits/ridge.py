@@ -867,8 +867,8 @@ class LooPath(AlphaPath):
         return xp.reshape(xp.concat(parts), (n, *shrink.shape[1:]))
 
 
-#: Predicted relative decrease of the error that is not worth another inverse, and the
-#: same for rows similar to others whose minimum is known.
+#: Predicted relative decrease of the error that is not worth another inverse: anywhere,
+#: and for rows similar to others whose minimum is known.
 WORTHLESS, WORTHLESS_NEAR = 1e-4, 1e-3
 #: Slope at which no minimum can be so flat that nothing is left to gain.
 STEEP = 2e-3

@@ -389,7 +389,7 @@ NO_BOX = 1e4
 #: Violation allowed in the condition of a variable at its bound, and of a free one, in
 #: margins; the latter is also at most this share of the gap to reach.
 VIOLATED, REFINED, SHARE_OF_GAP = 1e-10, 1e-11, 1e-2
-#: Most solves that undo the ridge on the kernel between free rows.
+#: Maximum number of solves that undo the ridge on the kernel between free rows.
 REFINEMENTS = 3
 
 

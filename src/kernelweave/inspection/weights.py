@@ -25,7 +25,7 @@ from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
 WEIGHT_HEIGHT = 0.24
-#: Most characters in a label.
+#: Maximum number of characters in a label.
 LABEL_LETTERS = 40
 #: The title if the weights are not learned.
 UNIFORM_TITLE = "Uniform kernel weights"

@@ -30,7 +30,7 @@ from kernelweave.exceptions import KernelWarning
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6
-#: The same in units of the error of eigenvalues, which single precision makes larger.
+#: As above, in units of the error of eigenvalues, which single precision makes larger.
 INDEFINITE_UNITS = 10
 #: Asymmetry in units of machine precision that is left as it is: the last digits.
 LAST_DIGITS = 8

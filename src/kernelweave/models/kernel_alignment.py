@@ -136,8 +136,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm; of the absolute weights, if signed.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm; of the absolute weights, if signed.
     certificate_ : Certificate
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.

@@ -124,8 +124,8 @@ class KernelFDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     dual_coef_ : array of shape (n, k - 1)
@@ -138,8 +138,8 @@ class KernelFDA(KernelDiscriminant):
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and
-        alpha stay fixed. The only row of a class counts as an error. Without evidence
-        for the classes predictions rest on their proportions alone; with classes of
+        alpha stay fixed. A class's only row counts as an error. If there is no evidence
+        for the classes, predictions rest on class proportions alone; with classes of
         equal size these are always wrong, as the class of the row left out is smaller.
         With only two groups the accuracy is NaN, and a remark says so.
     gaussians_ : ClassGaussians

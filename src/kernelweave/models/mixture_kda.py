@@ -150,7 +150,7 @@ class MixtureKDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same: the weights of a mixture sum to one.
+        Equal to ``view_weights_``: the weights of a mixture sum to one.
     certificate_ : Certificate
         Value, lower bound and gap of the weights, in nats per row, summed over classes;
         with ``weights="stacking"`` of the squared error per row, the gap relative to

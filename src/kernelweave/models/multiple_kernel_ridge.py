@@ -148,8 +148,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float or array of shape (n_outputs,)

@@ -132,8 +132,8 @@ class MultipleKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm; of the absolute weights, if signed.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm; of the absolute weights, if signed.
     C_ : float or array of shape (k,)
         The penalty on errors, learned or given.
     norm_ : float

@@ -102,8 +102,8 @@ class ProbabilisticKDA(KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     dual_coef_ : array of shape (n, k)
         Coefficients of the training rows.
     cv_score_, cv_standard_error_ : float

@@ -177,8 +177,8 @@ callable, default="normalized"
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     norm_ : float

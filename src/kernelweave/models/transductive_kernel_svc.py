@@ -105,8 +105,8 @@ class TransductiveKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     view_shares_ : dict
-        The same, scaled to sum to one: each view's part of the trace of the combined
-        kernel, whatever the norm; of the absolute weights, if signed.
+        ``view_weights_`` scaled to sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm; of the absolute weights, if signed.
     C_ : float
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)

@@ -24,7 +24,7 @@ WIDEST = 560
 BAR_ROW, THICK = 44, 16
 #: Distance from a tick, in steps, that is rounding.
 ON_A_TICK = 1e-9
-#: Most characters in a label.
+#: Maximum number of characters in a label.
 LETTERS = 52
 #: More points than this make a page heavy and a picture no clearer.
 MOST_POINTS = 2000

@@ -508,7 +508,7 @@ def solve(
     -------
     Solution
         Weights, value, lower bound, gap and status. A solve that does not converge
-        returns the same form, with the gap it reached.
+        returns a Solution too, with the gap it reached.
 
     Examples
     --------

@@ -382,7 +382,7 @@ def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureR
         return FeatureReport(bank.held_as, f"{every} fit into memory")
     why = "do not fit into memory together, but one matrix does"
     if model.features == "on_the_fly":
-        why = "were to be made on the fly"
+        why = "are made on the fly, as features='on_the_fly' asks"
     elif rows.kernel_map.is_faster_on_the_fly():
         why = "share distances or products, and take less time recomputed than stored"
     return FeatureReport(bank.held_as, f"{every} {why}")

@@ -714,7 +714,7 @@ class Fold:
 
     @property
     def judged(self) -> FoldClasses:
-        """What the discriminant of this fold says of the classes of its test rows."""
+        """What the discriminant of this fold predicts for its test rows."""
         classes, gaussians = self.fitted.classes, self.fitted.gaussians
         assert classes is not None and gaussians is not None
         log_joint = to_numpy(gaussians.log_joint(self.projected))
@@ -723,7 +723,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class FoldClasses:
-    """What a fit without the rows ``test`` says of their classes."""
+    """What a fit without the rows ``test`` predicts for them."""
 
     test: np.ndarray  # (m,)
     classes: np.ndarray  # (r,), codes of the classes that the fit has seen
@@ -873,12 +873,12 @@ def ratio_of_means(
     """``R = sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
 
     With ``d_g = sum_(i in g) w_i (u_i - R v_i) / sum_i w_i v_i``, which are independent
-    between groups, and the share ``s_g`` of a group in the weight of all,
-    ``m = 1 / sum_g s_g^2`` groups of equal weight would say as much, and the variance
-    is ``sum_g d_g^2 / s_g / (m - 1)``. For groups of equal weight that is the variance
-    of a mean; it is unbiased if heavy groups vary as much as light ones, and too large
-    if they vary less. The sum of ``d_g^2`` alone is too small if a few groups have most
-    of the weight, which draw R to themselves.
+    between groups, the share ``s_g`` of a group in the weight of all, and the effective
+    number of groups ``m = 1 / sum_g s_g^2``, the variance is ``sum_g d_g^2 / s_g / (m -
+    1)``. For groups of equal weight that is the variance of a mean; it is unbiased if
+    heavy groups vary as much as light ones, and too large if they vary less. The sum of
+    ``d_g^2`` alone is too small if a few groups have most of the weight, which draw R
+    to themselves.
 
     Parameters
     ----------
