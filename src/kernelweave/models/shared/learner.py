@@ -874,11 +874,11 @@ def ratio_of_means(
 
     With ``d_g = sum_(i in g) w_i (u_i - R v_i) / sum_i w_i v_i``, which are independent
     between groups, the share ``s_g`` of a group in the weight of all, and the effective
-    number of groups ``m = 1 / sum_g s_g^2``, the variance is ``sum_g d_g^2 / s_g / (m -
-    1)``. For groups of equal weight that is the variance of a mean; it is unbiased if
-    heavy groups vary as much as light ones, and too large if they vary less. The sum of
-    ``d_g^2`` alone is too small if a few groups have most of the weight, which draw R
-    to themselves.
+    number of groups ``m = 1 / sum_g s_g^2``, the variance is
+    ``sum_g d_g^2 / s_g / (m - 1)``. For groups of equal weight that is the variance of
+    a mean; it is unbiased if heavy groups vary as much as light ones, and too large if
+    they vary less. The sum of ``d_g^2`` alone is too small if a few groups have most of
+    the weight, which draw R to themselves.
 
     Parameters
     ----------
