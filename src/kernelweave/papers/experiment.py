@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A method may report a number or a list of numbers.
 Value = float | list[float]
+#: Whether something holds, and what was found.
+Finding = tuple[bool, str]
 #: Methods by name.
 Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
 #: Numbers of a table: (row, column) -> measure -> number.
@@ -102,11 +104,12 @@ class Claim:
     text : str
         What the paper says.
     check : callable
-        Takes the :class:`Results`; returns whether the claim holds, and the finding.
+        Takes the :class:`Results`; yields one or several findings, each with whether
+        the claim holds there. It holds if it does so everywhere.
     """
 
     text: str
-    check: Callable[[Results], tuple[bool, str]]
+    check: Callable[[Results], Iterable[Finding]]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ What the paper leaves open, and our reading, with accuracies of SDP_theta,lambda
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
+    Finding,
     Split,
     first_rows,
     fit_seconds,
@@ -166,7 +167,7 @@ FORMS: Columns = {
 
 def ahead(
     results: Results, others: Sequence[str], rows: Sequence[str] = ()
-) -> tuple[bool, str]:
+) -> Iterator[Finding]:
     """Whether learning lambda beats the others in each row by two standard errors."""
     gaps = {
         f"{row} over {other}": results.difference(row, LEARNED, other, "accuracy")
@@ -174,15 +175,15 @@ def ahead(
         for other in others
     }
     if not any(gap or error > 0 for gap, error in gaps.values()):
-        return False, "no difference on any split"
-    holds = all(gap > 2 * error for gap, error in gaps.values())
-    texts = [f"{name} {gap:+.2f}" for name, gap in gaps.items()]
-    return holds, "; ".join(texts)
+        yield False, "no difference on any split"
+        return
+    for name, gap in gaps.items():
+        yield gap.mean > 2 * gap.error, f"{name} {gap:+.2f}"
 
 
 def comparable(
     results: Results, others: Sequence[str], first: str = LEARNED
-) -> tuple[bool, str]:
+) -> Iterator[Finding]:
     """Whether ``first`` is within one point, or two standard errors, of the others."""
     worst, where, holds = 0.0, "", True
     for row in results.experiment.rows:
@@ -191,18 +192,18 @@ def comparable(
             holds &= bool(abs(gap) <= max(COMPARABLE, 2 * error))
             if abs(gap) >= abs(worst):
                 worst, where = gap, f"{row}, against {other}"
-    return holds, f"largest difference {worst:+.2f} ({where})"
+    yield holds, f"largest difference {worst:+.2f} ({where})"
 
 
 def faster(
     results: Results, columns: Sequence[str], least: float, what: str
-) -> tuple[bool, str]:
+) -> Iterator[Finding]:
     """Whether the first method takes over ``least`` times as long as the second."""
     rows = results.experiment.rows
     slow, fast = (results.means(rows, column, "seconds") for column in columns)
     ratios = slow / fast
     found = ", ".join(f"{row} {x:.2f}" for row, x in zip(rows, ratios, strict=True))
-    return bool(min(ratios) > least), f"{what}: {found}"
+    yield min(ratios) > least, f"{what}: {found}"
 
 
 # ---------------------------------------------------------------------- the paper
