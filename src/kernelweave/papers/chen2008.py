@@ -25,14 +25,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import KernelCenterer, minmax_scale
 from sklearn.svm import SVC
 
@@ -52,6 +50,7 @@ from kernelweave.papers.experiment import (
     Experiment,
     Finding,
     Split,
+    choose_C,
     first_rows,
     fit_seconds,
     partition,
@@ -72,7 +71,6 @@ WIDTHS = (1e-3, 1e-2, 0.1, 0.5, 1.0)
 GENE_WIDTHS = (10.0, 50.0, 100.0, 200.0)
 #: The widths in the figures, where they are not chosen.
 FIGURE_WIDTHS = {"satimage": 0.01, "segment": 0.01, "wine": 0.5, "usps": 0.1}
-C_FOLDS = 3
 #: For kernels of trace n; the kernel of SVM_org is not scaled.
 SUBSPACE_C = (0.1, 1.0, 10.0, 100.0)
 ORG_GRID = (1.0, 10.0, 100.0, 1000.0)
@@ -137,8 +135,7 @@ class Halves(Split):
 
     def views(self, sigmas: Sequence[float]) -> list[tuple[str, list[RBF], slice]]:
         """Kernels of these widths on all columns."""
-        kernels = [RBF(gamma=1.0 / sigma) for sigma in sigmas]
-        return [("all", kernels, slice(0, self.train.shape[1]))]
+        return [("all", [RBF(gamma=1.0 / sigma) for sigma in sigmas], slice(None))]
 
 
 @functools.cache
@@ -170,16 +167,6 @@ halves = functools.partial(partition, share=0.5, kind=Halves)
 def percent_wrong(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     """The error in percent."""
     return 100.0 * float(np.mean(model.predict(X) != y))
-
-
-def choose_C(machine: Any, X: np.ndarray, y: np.ndarray, grid: Sequence[float]) -> Any:
-    """The fitted machine, with C by cross-validation if the grid has several values."""
-    if len(grid) == 1:
-        return machine.set_params(C=grid[0]).fit(X, y)
-    with warnings.catch_warnings():
-        # some kinds of brain tumours have fewer rows than there are folds
-        warnings.filterwarnings("ignore", "The least populated class")
-        return GridSearchCV(machine, {"C": grid}, cv=C_FOLDS).fit(X, y).best_estimator_
 
 
 def svm_org(split: Halves) -> dict[str, float]:

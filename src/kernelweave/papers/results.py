@@ -62,8 +62,8 @@ class Cell:
         Its place in the table.
     measure : Measure
         What it measures.
-    mean, error : float
-        Our mean over splits, and its standard error (see :class:`Estimate`).
+    ours : Estimate
+        Our mean over splits, and its standard error.
     splits : int
         Number of splits.
     published : Published or None
@@ -77,8 +77,7 @@ class Cell:
     row: str
     column: str
     measure: Measure
-    mean: float
-    error: float
+    ours: Estimate
     splits: int
     published: Published | None
     verdict: str
@@ -150,15 +149,15 @@ class Results:
 
     def _cell(self, row: str, column: str, measure: Measure) -> Cell:
         experiment = self.experiment
-        mean, error = Estimate.of(self.values(row, column, measure.name))
+        ours = Estimate.of(self.values(row, column, measure.name))
         n = len(self.splits[row])
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
         if published is not None and published.role != "beside":
             # The paper's mean is over splits drawn in the same way as ours.
-            both = error * float(np.sqrt(1 + n / experiment.splits))
-            verdict = judge(measure, published, mean, both)
-        return Cell(row, column, measure, mean, error, n, published, verdict)
+            both = ours.error * float(np.sqrt(1 + n / experiment.splits))
+            verdict = judge(measure, published, ours.mean, both)
+        return Cell(row, column, measure, ours, n, published, verdict)
 
     def claims(self) -> list[tuple[str, str, str]]:
         """Text, verdict and findings of each claim.

@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
@@ -50,7 +49,14 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers.experiment import Columns, Finding, Split, partition, read_paper
+from kernelweave.papers.experiment import (
+    Columns,
+    Finding,
+    Split,
+    choose_C,
+    partition,
+    read_paper,
+)
 from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     fit_printed_mixture,
@@ -289,8 +295,7 @@ def one_sum(
         train, test = split.train, split.test
         model = kind(split.views(), missing="zero", **other)
     if C:
-        search = GridSearchCV(model, {"C": C}, cv=3)
-        model = search.fit(train, split.y_train).best_estimator_
+        model = choose_C(model, train, split.y_train, C)
     else:
         model.fit(train, split.y_train)
     return measured(model, split, test, model.kernel_weights_)
