@@ -81,9 +81,9 @@ SMALL_C = 0.01
 SKFE_STEPS = 50
 #: The four kernels of Table 3.
 FOUR = (1e-3, 1e-2, 0.5, 0.1)
-#: Dimensions of Figure 1; there are 6 and 10 classes.
-DIMENSIONS = dict.fromkeys(("Satimage", "USPS"), tuple(range(1, 16)))
+#: Number of classes of the data sets of Figure 1, and its dimensions.
 CLASSES = {"Satimage": 6, "USPS": 10}
+DIMENSIONS = range(1, 16)
 #: Rounds of the alternation in Figures 2 and 3.
 ROUNDS = 10
 #: Relative gap of its machines, far below the differences that are shown.
@@ -405,8 +405,8 @@ def joint_is_slowest(results: Results) -> Iterator[Finding]:
 
 def _over_dimensions(results: Results) -> Iterator[tuple[str, str, np.ndarray]]:
     """Data set, column, and the errors over the dimensions."""
-    for name, sizes in DIMENSIONS.items():
-        rows = [dimension_row(name, size) for size in sizes]
+    for name in CLASSES:
+        rows = [dimension_row(name, size) for size in DIMENSIONS]
         for column in results.experiment.columns:
             yield name, column, results.means(rows, column, "error")
 
@@ -414,7 +414,7 @@ def _over_dimensions(results: Results) -> Iterator[tuple[str, str, np.ndarray]]:
 def errors_fall(results: Results) -> Iterator[Finding]:
     """Whether errors in k - 1 dimensions are below those in one dimension."""
     for name, column, errors in _over_dimensions(results):
-        last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
+        last = errors[DIMENSIONS.index(CLASSES[name] - 1)]
         yield last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
 
 
@@ -422,7 +422,7 @@ def smallest_near_rank(results: Results) -> Iterator[Finding]:
     """Whether the smallest error is generally at k - 2 to k dimensions."""
     hits, places = [], []
     for name, column, errors in _over_dimensions(results):
-        k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
+        k, at = CLASSES[name], DIMENSIONS[int(np.argmin(errors))]
         hits.append(k - 2 <= at <= k)
         places.append(f"{name}, {column}: {at}")
     yield (
@@ -460,9 +460,9 @@ def rounds_settle(results: Results) -> Iterator[Finding]:
 
 def draw_dimensions(results: Results) -> Any:
     """Figure 1: error against dimension, one panel per data set."""
-    figure, panels = subplots(len(DIMENSIONS))
-    for panel, (name, sizes) in zip(panels, DIMENSIONS.items(), strict=True):
-        at = {dimension_row(name, size): size for size in sizes}
+    figure, panels = subplots(len(CLASSES))
+    for panel, name in zip(panels, CLASSES, strict=True):
+        at = {dimension_row(name, size): size for size in DIMENSIONS}
         curves(results, at, "error", panel)
         panel.set(title=name, xlabel="dimension of the subspace", ylabel="error in %")
     panels[0].legend(frameon=False, fontsize="small")
@@ -555,8 +555,8 @@ IN_DIMENSIONS = {
     dimension_row(row, size): functools.partial(
         with_setting, row, size, per_class=FIGURE_PER_CLASS
     )
-    for row, sizes in DIMENSIONS.items()
-    for size in sizes
+    for row in CLASSES
+    for size in DIMENSIONS
 }
 SETTINGS = {
     setting_row(lam, C): functools.partial(with_setting, "Wine", (lam, C))
