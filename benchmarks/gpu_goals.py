@@ -23,6 +23,15 @@ from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.kernels import RBF
 
 D = 20
+#: Rows and columns of the parts of an image of 28 x 28 pixels.
+PARTS = {
+    "image": (slice(0, 28), slice(0, 28)),
+    "top left": (slice(0, 16), slice(0, 16)),
+    "top right": (slice(0, 16), slice(12, 28)),
+    "bottom left": (slice(12, 28), slice(0, 16)),
+    "bottom right": (slice(12, 28), slice(12, 28)),
+    "middle": (slice(6, 22), slice(6, 22)),
+}
 #: Folder of ``mnist.npz``: X (60000, 784) and y for training, T and z for testing.
 DATA = "KERNELWEAVE_DATA"
 
@@ -87,18 +96,9 @@ def mnist(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
 
 def digit_views(X: np.ndarray) -> list[tuple[str, list[RBF], list[int]]]:
     """Four widths on the image; two on each quadrant and on the centre."""
-    place = np.arange(784).reshape(28, 28)
-    parts = {
-        "image": place,
-        "top left": place[:16, :16],
-        "top right": place[:16, 12:],
-        "bottom left": place[12:, :16],
-        "bottom right": place[12:, 12:],
-        "middle": place[6:22, 6:22],
-    }
-    views = []
-    for name, where in parts.items():
-        columns = where.reshape(-1)
+    place, views = np.arange(784).reshape(28, 28), []
+    for name, where in PARTS.items():
+        columns = place[where].reshape(-1)
         typical = 2.0 * float(np.sum(np.var(X[:, columns], axis=0)))
         factors = (0.5, 2.0, 4.0, 8.0) if name == "image" else (2.0, 6.0)
         kernels = [RBF(gamma=factor / typical) for factor in factors]

@@ -66,6 +66,10 @@ class Timing:
         """Median elapsed seconds, or NaN if the task was stopped."""
         return statistics.median(self.wall) if self.wall else float("nan")
 
+    def shown(self, digits: int = 3) -> str:
+        """The CPU seconds as text, with ">" before a limit."""
+        return f"{'> ' if self.stopped_at else ''}{self.cpu_s:.{digits}g}"
+
 
 @dataclass
 class Section:

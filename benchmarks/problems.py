@@ -94,9 +94,8 @@ def digits_bank(n: int, p: int, k: int) -> tuple[DenseBank, np.ndarray]:
     """
     X, y = load_digits(return_X_y=True)
     X, _, y, _ = standardized(X, y, n)
-    middle = np.median(euclidean_distances(X[:300]))
-    widths = middle * np.logspace(np.log10(0.3), np.log10(3.0), 5)
     groups = column_groups(X.shape[1], p // 5)
+    widths = widths_around_median(X, 5)
     bank = DenseBank.from_kernels(gaussians(X, X, groups, widths))
     if k == 1:
         return bank, binary_target((y > 4).astype(int))
