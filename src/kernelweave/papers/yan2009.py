@@ -357,7 +357,7 @@ def selects_the_largest(results: Results) -> Iterator[Finding]:
     among, chance = np.transpose(list(found.values()))
     third = list(found)[2]
     yield (
-        np.mean(among) > 50 and np.all(among > chance),
+        bool(np.mean(among) > 50 and np.all(among > chance)),
         f"{found[third][0]:.0f} % of them with {third} kernels "
         f"({found[third][1]:.0f} % by chance), {np.mean(among):.0f} % on average "
         f"({np.mean(chance):.0f} %)",

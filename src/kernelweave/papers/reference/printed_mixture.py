@@ -216,7 +216,8 @@ def _one_class(
     target = panel.target[:, c]
     mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))
-    change, value, limit, step = np.inf, np.nan, model.max_iter, 0
+    change, value, limit = np.inf, np.nan, model.max_iter or EM_STEPS
+    step = 0
     while step < limit and change > model.tol:
         step += 1
         for j, e in enumerate(members):
