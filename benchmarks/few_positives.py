@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
+from kernelweave.papers.results import Estimate
 
 WIDTH, SHARE, N_NEW = 10, 0.05, 2000
 VIEWS = [(f"v{i}", "auto", slice(i * WIDTH, (i + 1) * WIDTH)) for i in range(3)]
@@ -78,10 +79,9 @@ def main() -> None:
             for name in every[0]:
                 values = np.array([one[name] for one in every])
                 lead = values - [one["SVC, C=1"] for one in every]
-                shown = [v.std(ddof=1) / len(v) ** 0.5 for v in (values, lead)]
                 print(
-                    f"  {name:18} {values.mean():.3f} ± {shown[0]:.3f}, minus SVC "
-                    f"{lead.mean():+.3f} ± {shown[1]:.3f}",
+                    f"  {name:18} {Estimate.of(values):.3f}, minus SVC "
+                    f"{Estimate.of(lead):+.3f}",
                     flush=True,
                 )
 

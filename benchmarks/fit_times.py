@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-import numpy as np
-from harness import Section, Timing, alternate
+from harness import Section, alternate
 
 from kernelweave import KernelFDA, MultipleKernelFDA
 from kernelweave.datasets import make_views
@@ -38,11 +36,11 @@ def run(quick: bool = False) -> Section:
     for n, n_views in SIZES[:2] if quick else SIZES:
         data = make_views(n, n_views, 2, 3, random_state=0, as_frame=False)
         tasks = {
-            name: _fit(make(data.views), data.data, data.target)
+            name: partial(make(data.views).fit, data.data, data.target)
             for name, make in COLUMNS.items()
         }
         timings = alternate(tasks, repeats=3, budget_s=2.0, limit_s=LIMIT_S)
-        times = [_seconds(timings[name]) for name in COLUMNS]
+        times = [timings[name].shown(2) for name in COLUMNS]
         section.rows.append([n, n_views, 6 * n_views, *times])
     section.remarks.append(
         "Twice the rows take three to seven times as long, and five times the kernels "
@@ -51,12 +49,3 @@ def run(quick: bool = False) -> Section:
         "score that can be reported."
     )
     return section
-
-
-def _fit(model: Any, X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
-    return lambda: model.fit(X, y)
-
-
-def _seconds(timing: Timing) -> str:
-    mark = "> " if timing.stopped_at else ""
-    return f"{mark}{timing.cpu_s:.2g}"

@@ -8,23 +8,20 @@ scikit-learn, array-api-compat and torch; CuPy is measured if it is installed.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
-import json
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_backends import Backend, cupy_backend, torch_backend
+from gpu_backends import Backend, Case, cupy_backend, run_cases, torch_backend
 from gpu_goals import GOALS, run_goal
-from harness import RESULTS, Section, environment
+from harness import RESULTS, Section
+from problems import overlapping, ten_gaussians
 
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
 from kernelweave.fits.ridge import reduced_class_target
-from kernelweave.kernels import RBF, DenseBank
+from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import exp_
 from kernelweave.kernels.centering import center_in_place
 
@@ -37,31 +34,18 @@ TOL = {"float64": 1e-6, "float32": 1e-4}
 AGREEMENT = 1e-9
 
 
-def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ten overlapping classes in twenty columns, X (n, 20) and codes (n,)."""
-    rng = np.random.default_rng(0)
-    codes = np.arange(n) % K
-    return rng.normal(size=(n, D)) + rng.normal(size=(K, D))[codes], codes
-
-
-def gammas(X: np.ndarray) -> np.ndarray:
-    """``1 / width^2`` for widths of 0.3 to 3 typical distances, (p,)."""
-    typical = 2.0 * np.sum(np.var(X, axis=0))  # the mean squared distance of two rows
-    return 1.0 / (typical * np.logspace(np.log10(0.3), np.log10(3.0), P) ** 2)
-
-
 def build_bank(backend: Backend, X: np.ndarray, dtype: str) -> DenseBank:
     """Centred Gaussian kernels, each made in its slot of the bank: (p, n, n)."""
     n = len(X)
     data = backend.asarray(X - X.mean(axis=0), dtype)
     norms = (data * data).sum(1)
     stack = backend.empty((P, n, n), dtype)
-    for i, gamma in enumerate(gammas(X)):
+    for i, kernel in enumerate(ten_gaussians(X)):
         slot = stack[i, :, :]
         backend.product(data, slot)
-        slot *= 2.0 * float(gamma)
-        slot -= float(gamma) * norms[:, None]
-        slot -= float(gamma) * norms[None, :]
+        slot *= 2.0 * kernel.gamma
+        slot -= kernel.gamma * norms[:, None]
+        slot -= kernel.gamma * norms[None, :]
         exp_(slot)
         center_in_place(slot)
     return DenseBank(stack)
@@ -105,37 +89,18 @@ def main() -> int:
             "peak GB",
         ],
     )
-    versions: dict[str, str] = {}
-    for name, where, case, arguments in _cases(backend, options.device, options.scale):
-        started = time.perf_counter()
-        try:
-            case(section, where, *arguments)
-        except Exception as error:  # one failed case must not cost the others
-            section.remarks.append(f"{name}: {type(error).__name__}: {error}")
-        where.free()
-        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
-        result = dataclasses.asdict(section) | {"environment": environment()}
-        result["environment"]["machine"] = backend.machine
-        versions |= where.versions
-        result["environment"]["versions"] |= versions
-        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for row in section.rows:
-        print(*row, sep=" | ")
-    for line in (*section.checks, *section.remarks):
-        print(line)
+    run_cases(section, _cases(backend, options.device, options.scale), out)
     return 0
 
 
-def _cases(
-    backend: Backend, device: str, scale: float
-) -> list[tuple[str, Backend, Callable[..., None], tuple[Any, ...]]]:
-    """Name, library, function and its arguments after section and library."""
+def _cases(backend: Backend, device: str, scale: float) -> list[Case]:
+    """Everything that is measured."""
 
     def size(n: int) -> int:
         return max(200, int(n * scale))
 
     learned = {"norm": 1, "alpha": "learn"}
-    plan: list[tuple[Backend, Callable[..., None], tuple[Any, ...]]] = [
+    plan: list[Case] = [
         (backend, agreement, (size(2_000),)),
         (backend, solves, (size(20_000), "float64", 3)),
         (backend, fits, (size(20_000), "float64", learned)),
@@ -150,14 +115,14 @@ def _cases(
             (other, solves, (size(10_000), "float64", 3)),
             (other, fits, (size(10_000), "float64", learned)),
         ]
-    return [(f"{b.name} {f.__name__} {a}", b, f, a) for b, f, a in plan]
+    return plan
 
 
 def solves(
     section: Section, backend: Backend, n: int, dtype: str, repeats: int
 ) -> None:
     """Time ``solve`` on an existing bank, with alpha fixed and learned."""
-    X, codes = rows(n)
+    X, codes = overlapping(n)
 
     def prepared(count: int) -> Callable[[Any], Any]:
         bank = build_bank(backend, X[:count], dtype)
@@ -170,8 +135,7 @@ def solves(
     ready = prepared(n)
     for alpha in ALPHAS:
         task = functools.partial(ready, alpha)
-        backend.reset_peak()
-        seconds, solution = _time(backend, task, repeats)
+        seconds, solution = backend.clocked(task, repeats)
         _add(
             section,
             backend,
@@ -185,14 +149,13 @@ def fits(
     section: Section, backend: Backend, n: int, dtype: str, settings: dict[str, Any]
 ) -> None:
     """Time a whole fit from features; without settings, that of the default model."""
-    X, codes = rows(n)
-    views = [("all", [RBF(gamma=float(g)) for g in gammas(X)], slice(0, D))]
+    X, codes = overlapping(n)
+    views = [("all", ten_gaussians(X), slice(0, D))]
     data = backend.asarray(X, dtype)
     words = [f"{key}={value!r}" for key, value in settings.items()] or ["default"]
     name = ", ".join(["fit with folds", *words])
-    backend.reset_peak()
-    seconds, model = _time(
-        backend, lambda: MultipleKernelFDA(views, **settings).fit(data, codes), 2
+    seconds, model = backend.clocked(
+        lambda: MultipleKernelFDA(views, **settings).fit(data, codes), 2
     )
     outcome = (model.n_iter_, model.certificate_.gap, True)
     _add(section, backend, (name, n, dtype), seconds, outcome)
@@ -200,8 +163,8 @@ def fits(
 
 def agreement(section: Section, backend: Backend, n: int) -> None:
     """Compare a model fitted on the GPU with the same one fitted by NumPy."""
-    X, codes = rows(n + 500)
-    views = [("all", [RBF(gamma=float(g)) for g in gammas(X)], slice(0, D))]
+    X, codes = overlapping(n + 500)
+    views = [("all", ten_gaussians(X), slice(0, D))]
     for name, kwargs in (
         ("norm=1, alpha=0.1", {"norm": 1, "alpha": 0.1}),
         ("norm=1, alpha='learn'", {"norm": 1, "alpha": "learn"}),
@@ -235,24 +198,6 @@ def agreement(section: Section, backend: Backend, n: int) -> None:
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
-
-
-def _time(
-    backend: Backend, task: Callable[[], Any], repeats: int
-) -> tuple[list[float], Any]:
-    """Elapsed seconds of each repeat, after the device has finished."""
-    seconds = []
-    result = None
-    for _ in range(repeats):
-        result = None  # free its memory before the next one
-        backend.synchronize()
-        started = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = task()
-        backend.synchronize()
-        seconds.append(time.perf_counter() - started)
-    return seconds, result
 
 
 def _add(

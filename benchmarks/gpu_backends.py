@@ -1,12 +1,17 @@
-"""What :mod:`gpu` needs from torch and CuPy beyond the array API."""
+"""What the benchmarks on a GPU need from torch and CuPy, and how they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Section, environment, save
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,58 @@ class Backend:
     peak: Callable[[], float]
     #: Give unused memory back to the device.
     free: Callable[[], Any]
+
+    def clocked(self, task: Callable[[], Any], repeats: int) -> tuple[list[float], Any]:
+        """Elapsed seconds of each repeat, after the device has finished, and a result.
+
+        :attr:`peak` is then that of the last repeat.
+        """
+        seconds, result = [], None
+        for _ in range(repeats):
+            result = None  # free its memory before the next one
+            self.free()
+            self.reset_peak()
+            self.synchronize()
+            started = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = task()
+            self.synchronize()
+            seconds.append(time.perf_counter() - started)
+        return seconds, result
+
+
+#: A library, a function of a section and the library, and its further arguments.
+Case = tuple[Backend, Callable[..., None], tuple[Any, ...]]
+
+
+def device_record(backends: Iterable[Backend]) -> dict[str, Any]:
+    """The record of the machine, with the device and its libraries."""
+    place = environment()
+    for backend in backends:
+        place["machine"] = backend.machine
+        place["versions"] |= backend.versions
+    return {"environment": place}
+
+
+def run_cases(section: Section, cases: Iterable[Case], out: Path) -> None:
+    """Run all cases, and write the results after each of them."""
+    used = []
+    for backend, case, arguments in cases:
+        name = f"{backend.name} {case.__name__} {arguments}"
+        started = time.perf_counter()
+        try:
+            case(section, backend, *arguments)
+        except Exception as error:  # one failed case must not cost the others
+            section.remarks.append(f"{name}: {type(error).__name__}: {error}")
+        backend.free()
+        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
+        used.append(backend)
+        save(out, dataclasses.asdict(section) | device_record(used))
+    for row in section.rows:
+        print(*row, sep=" | ")
+    for line in (*section.checks, *section.remarks):
+        print(line)
 
 
 def torch_backend(device: str) -> Backend | None:

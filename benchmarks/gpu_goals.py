@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from gpu_backends import Backend
-from harness import OutOfTimeError, environment
+from gpu_backends import Backend, device_record
+from harness import OutOfTimeError, clocked, limit, save
+from problems import overlapping, ten_gaussians
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.kernels import RBF
 
-P, K, D = 10, 10, 20
+D = 20
+#: Rows and columns of the parts of an image of 28 x 28 pixels.
+PARTS = {
+    "image": (slice(0, 28), slice(0, 28)),
+    "top left": (slice(0, 16), slice(0, 16)),
+    "top right": (slice(0, 16), slice(12, 28)),
+    "bottom left": (slice(12, 28), slice(0, 16)),
+    "bottom right": (slice(12, 28), slice(12, 28)),
+    "middle": (slice(6, 22), slice(6, 22)),
+}
 #: Folder of ``mnist.npz``: X (60000, 784) and y for training, T and z for testing.
 DATA = "KERNELWEAVE_DATA"
 
@@ -42,24 +50,10 @@ class Goal(NamedTuple):
 LEARNED = {"norm": 1, "alpha": "learn", "cv": None}
 
 
-def rows(n: int, k: int = K) -> tuple[np.ndarray, np.ndarray]:
-    """Overlapping classes in twenty columns, X (n, 20) and codes (n,)."""
-    rng = np.random.default_rng(0)
-    codes = np.arange(n) % k
-    return rng.normal(size=(n, D)) + rng.normal(size=(k, D))[codes], codes
-
-
-def gaussians(X: np.ndarray) -> list[RBF]:
-    """Ten Gaussian kernels, of widths of 0.3 to 3 typical distances."""
-    typical = 2.0 * np.sum(np.var(X, axis=0))  # the mean squared distance of two rows
-    widths = np.logspace(np.log10(0.3), np.log10(3.0), P)
-    return [RBF(gamma=float(1.0 / (typical * width**2))) for width in widths]
-
-
 def fit(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
     """``MultipleKernelFDA`` on ten Gaussian kernels of ten classes."""
-    X, codes = rows(n)
-    views = [("all", gaussians(X), slice(0, D))]
+    X, codes = overlapping(n)
+    views = [("all", ten_gaussians(X), slice(0, D))]
     model = MultipleKernelFDA(views, device=device, **goal.settings)
     return timed(backend, model, X.astype(goal.dtype), codes, goal.repeats)
 
@@ -75,8 +69,8 @@ def default(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]
 
 def svc(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
     """``MultipleKernelSVC`` on ten Gaussian kernels of two classes."""
-    X, codes = rows(n, 2)
-    views = [("all", gaussians(X), slice(0, D))]
+    X, codes = overlapping(n, 2)
+    views = [("all", ten_gaussians(X), slice(0, D))]
     model = MultipleKernelSVC(views, device=device, **goal.settings)
     return timed(backend, model, X.astype(goal.dtype), codes, goal.repeats)
 
@@ -94,9 +88,7 @@ def mnist(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
     model = kind(views, device=device, **given)
     found = timed(backend, model, X, labels, goal.repeats, keep=True)
     model = found.pop("model")
-    started = time.perf_counter()
-    predicted = model.predict(new)
-    found["predict_seconds"] = time.perf_counter() - started
+    predicted, _, found["predict_seconds"] = clocked(lambda: model.predict(new))
     found["test_error_percent"] = 100.0 * float(np.mean(predicted != truth))
     found["view_weights"] = model.view_weights_
     return found
@@ -104,18 +96,9 @@ def mnist(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
 
 def digit_views(X: np.ndarray) -> list[tuple[str, list[RBF], list[int]]]:
     """Four widths on the image; two on each quadrant and on the centre."""
-    place = np.arange(784).reshape(28, 28)
-    parts = {
-        "image": place,
-        "top left": place[:16, :16],
-        "top right": place[:16, 12:],
-        "bottom left": place[12:, :16],
-        "bottom right": place[12:, 12:],
-        "middle": place[6:22, 6:22],
-    }
-    views = []
-    for name, where in parts.items():
-        columns = where.reshape(-1)
+    place, views = np.arange(784).reshape(28, 28), []
+    for name, where in PARTS.items():
+        columns = place[where].reshape(-1)
         typical = 2.0 * float(np.sum(np.var(X[:, columns], axis=0)))
         factors = (0.5, 2.0, 4.0, 8.0) if name == "image" else (2.0, 6.0)
         kernels = [RBF(gamma=factor / typical) for factor in factors]
@@ -131,9 +114,8 @@ def support_vectors(
 
     data = np.load(Path(os.environ[DATA]) / "mnist.npz")
     X, new = data["X"][:n] / 255.0, data["T"] / 255.0
-    started = time.perf_counter()
-    model = SVC(C=10.0, cache_size=4000).fit(X, data["y"][:n])
-    seconds = time.perf_counter() - started
+    model = SVC(C=10.0, cache_size=4000)
+    _, _, seconds = clocked(lambda: model.fit(X, data["y"][:n]))
     wrong = float(np.mean(model.predict(new) != data["z"]))
     return {"seconds": seconds, "test_error_percent": 100.0 * wrong}
 
@@ -179,15 +161,7 @@ def timed(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X[:500], labels[:500])
-        seconds = []
-        for _ in range(repeats):
-            backend.free()
-            backend.reset_peak()
-            backend.synchronize()
-            started = time.perf_counter()
-            model.fit(X, labels)
-            backend.synchronize()
-            seconds.append(time.perf_counter() - started)
+    seconds, _ = backend.clocked(lambda: model.fit(X, labels), repeats)
     found = {
         "seconds": float(np.median(seconds)),
         "repeats": seconds,
@@ -207,35 +181,26 @@ def timed(
 
 
 def run_goal(
-    name: str, backend: Backend, device: str, scale: float, limit: float, out: Path
+    name: str, backend: Backend, device: str, scale: float, most: float, out: Path
 ) -> int:
-    """Run one goal within ``limit`` seconds, and write what was found to ``out``."""
+    """Run one goal within ``most`` seconds, and write what was found to ``out``."""
     goal = GOALS[name]
     n = max(600, int(goal.n * scale))
     record: dict[str, Any] = {"goal": name, "n": n, "dtype": goal.dtype}
     record["allowed_seconds"] = goal.allowed
     record["allowed_times_learned"] = TIMES.get(name)
-
-    def stop(*_: Any) -> None:
-        raise OutOfTimeError
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, limit)
     try:
-        record |= goal.run(backend, device, goal, n)
+        with limit(most, elapsed=True):
+            record |= goal.run(backend, device, goal, n)
     except OutOfTimeError:
-        record["stopped_after_seconds"] = limit
+        record["stopped_after_seconds"] = most
     except Exception as error:  # a goal that is missed is a result too
         record["error"] = f"{type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
     if "seconds" in record and scale == 1.0:
         met = goal.allowed is None or record["seconds"] <= goal.allowed
         times = record.get("times_learned", 0.0)
         record["met"] = met and times <= TIMES.get(name, float("inf"))
-    record["environment"] = environment() | {"machine": backend.machine}
-    record["environment"]["versions"] |= backend.versions
-    text = json.dumps(record, indent=1)
-    out.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    record |= device_record([backend])
+    save(out, record)
+    print(json.dumps(record, indent=1))
     return 0 if record.get("met", True) and "error" not in record else 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Section
+from harness import Section, clocked
 from problems import gaussians, ten_classes, widths_around_median
 
 from kernelweave import MultipleKernelFDA, MultipleKernelSVC
@@ -118,7 +117,7 @@ def measure(
         return make().fit(stack, y)
 
     model = fit()
-    seconds = min(timed(fit) for _ in range(REPEATS))
+    seconds = least_cpu(fit, REPEATS)
     tracemalloc.start()
     fit()
     peak = tracemalloc.get_traced_memory()[1]
@@ -126,11 +125,9 @@ def measure(
     return seconds, peak / 1e6, int(model.n_iter_)
 
 
-def timed(task: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
-    started = time.process_time()
-    task()
-    return time.process_time() - started
+def least_cpu(task: Callable[[], object], repeats: int = 5) -> float:
+    """The least CPU seconds of several calls."""
+    return min(clocked(task)[1] for _ in range(repeats))
 
 
 def least_time(
@@ -146,13 +143,13 @@ def least_time(
 def flop_rate(n: int = 1000) -> float:
     """Flops per second of a matrix product, the best of five."""
     a = np.random.default_rng(0).normal(size=(n, n))
-    return 2.0 * n**3 / min(timed(lambda: a @ a) for _ in range(5))
+    return 2.0 * n**3 / least_cpu(lambda: a @ a)
 
 
 def byte_rate(size: int = 25_000_000) -> float:
     """Bytes read per second by a sum, the best of five."""
     a = np.ones(size)
-    return 8.0 * size / min(timed(lambda: np.sum(a)) for _ in range(5))
+    return 8.0 * size / least_cpu(lambda: np.sum(a))
 
 
 def exponent(rows: list[tuple[float, float, float, float]], column: int) -> float:

@@ -1,8 +1,13 @@
-"""Fair timing (one thread, tasks in turn, medians) and a record of the machine."""
+"""Fair timing (one thread, tasks in turn, medians) and a record of the machine.
+
+What is loaded here belongs to Python itself, so that a task in a process of its own can
+start from little memory.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import gc
 import importlib.metadata
@@ -12,6 +17,7 @@ import platform
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+#: What begins the line with the result of a task in a process of its own.
+MARK = "RESULT "
 PACKAGES = (
     "numpy",
     "scipy",
@@ -57,6 +65,10 @@ class Timing:
     def wall_s(self) -> float:
         """Median elapsed seconds, or NaN if the task was stopped."""
         return statistics.median(self.wall) if self.wall else float("nan")
+
+    def shown(self, digits: int = 3) -> str:
+        """The CPU seconds as text, with ">" before a limit."""
+        return f"{'> ' if self.stopped_at else ''}{self.cpu_s:.{digits}g}"
 
 
 @dataclass
@@ -109,34 +121,74 @@ def alternate(
 def _measure(task: Callable[[], Any], timing: Timing, limit_s: float | None) -> None:
     timing.result = None
     gc.collect()
-    wall, cpu = time.perf_counter(), time.process_time()
     try:
-        with cpu_limit(limit_s):
-            timing.result = task()
+        with limit(limit_s):
+            timing.result, cpu, wall = clocked(task)
     except OutOfTimeError:
         timing.stopped_at = limit_s
         return
-    timing.cpu.append(time.process_time() - cpu)
-    timing.wall.append(time.perf_counter() - wall)
+    timing.cpu.append(cpu)
+    timing.wall.append(wall)
+
+
+def clocked(task: Callable[[], Any]) -> tuple[Any, float, float]:
+    """The result of a task, its CPU seconds, and the seconds that passed."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = task()
+    return result, time.process_time() - cpu, time.perf_counter() - wall
 
 
 @contextlib.contextmanager
-def cpu_limit(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` inside the block after that much CPU time."""
-    if seconds is None or not hasattr(signal, "SIGPROF"):
+def limit(seconds: float | None, elapsed: bool = False) -> Iterator[None]:
+    """Raise :class:`OutOfTimeError` inside the block after that much CPU time.
+
+    Or after that many seconds, if they are to be ``elapsed`` ones.
+    """
+    if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
+    number, timer = signal.SIGPROF, signal.ITIMER_PROF
+    if elapsed:
+        number, timer = signal.SIGALRM, signal.ITIMER_REAL
 
     def stop(*_: Any) -> None:
-        raise OutOfTimeError(f"more than {seconds} s of CPU time")
+        raise OutOfTimeError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    before = signal.signal(number, stop)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(timer, 0.0)
+        signal.signal(number, before)
+
+
+def in_own_process(program: str, *words: Any, **settings: Any) -> Any:
+    """What a program passes to :func:`answer` when run with ``--child`` and words.
+
+    The settings are environment variables.
+    """
+    done = subprocess.run(
+        [sys.executable, program, "--child", *map(str, words)],
+        env=os.environ | {name: str(value) for name, value in settings.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            return json.loads(line.removeprefix(MARK))
+    raise RuntimeError(f"{' '.join(map(str, words))}: {done.stderr[-2000:]}")
+
+
+def answer(found: Any) -> None:
+    """Print the result of a task in a process of its own."""
+    print(MARK + json.dumps(found))
+
+
+def threads(count: int) -> dict[str, int]:
+    """Environment variables that give a process so many threads."""
+    return {f"{library}_NUM_THREADS": count for library in ("OMP", "OPENBLAS")}
 
 
 def one_thread() -> None:
@@ -201,9 +253,21 @@ def _commit() -> str:
     return commit + ("+" if changed else "") if commit else "unknown"
 
 
-def save(name: str, section: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write one section with its environment to ``<name>.json``."""
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(section, indent=1) + "\n", encoding="utf-8")
-    return path
+def measured(run: Callable[[], Section]) -> dict[str, Any]:
+    """A section with the seconds it took, and the machine.
+
+    The commit is that at the start, the load that of the run.
+    """
+    place = environment()
+    section, _, wall = clocked(run)
+    return {
+        **dataclasses.asdict(section),
+        "environment": place | {"load_average": load_average()},
+        "seconds": round(wall, 1),
+    }
+
+
+def save(path: Path, result: dict[str, Any]) -> None:
+    """Write what was measured."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -11,16 +11,18 @@ leave-one-out errors. Prints the tables of docs/user_guide/defaults.md.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
+from functools import partial
 
 import numpy as np
+from harness import clocked
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
 from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.models.shared.interactions import WORTHWHILE
+from kernelweave.papers.results import Estimate
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
 DRAWN = {
@@ -39,9 +41,8 @@ def pair(model, X, y, judge):
     """``judge(model)``, the leave-one-out error and seconds, without and with."""
     found = []
     for interactions in (False, True):
-        start = time.process_time()
-        fitted = model(interactions=interactions).fit(X, y)
-        seconds = time.process_time() - start
+        unfitted = model(interactions=interactions)
+        fitted, seconds, _ = clocked(partial(unfitted.fit, X, y))
         found.append([*judge(fitted), fitted.loo_error_, seconds])
     return found
 
@@ -70,16 +71,15 @@ def real(n_splits):
         ratio.append(table[:, 1, -1].mean() / table[:, 0, -1].mean())
         print(
             f"{name}: {100 * table[:, 0, 0].mean():.1f}, "
-            f"{gain[:, 0].mean():+.2f} +- {_error(gain[:, 0]):.2f}, "
+            f"{Estimate.of(gain[:, 0]):+.2f}, "
             f"kept in {kept(table).mean():.0%}: {auto[-1][0]:+.2f}",
             flush=True,
         )
     for label, gains in (("always", np.array(always)), ("auto", np.array(auto))):
         won, lost = np.sum(gains[:, 0] > 0.05), np.sum(gains[:, 0] < -0.05)
         print(
-            f"{label}: accuracy {gains[:, 0].mean():+.2f} +- {_error(gains[:, 0]):.2f}"
-            f", won {won}, lost {lost}, log loss {gains[:, 1].mean():+.4f} +- "
-            f"{_error(gains[:, 1]):.4f}"
+            f"{label}: accuracy {Estimate.of(gains[:, 0]):+.2f}, won {won}, lost "
+            f"{lost}, log loss {Estimate.of(gains[:, 1]):+.4f}"
         )
     print(f"time of a fit with products, relative to one without: {np.mean(ratio):.2f}")
 
@@ -128,14 +128,9 @@ def drawn():
             chosen = np.where(kept(table), with_products, without)
             print(
                 f"{name}, noise {noise}: {without.mean():.3f}, always "
-                f"{gain.mean():+.3f} +- {_error(gain):.3f}, auto {chosen.mean():.3f}",
+                f"{Estimate.of(gain):+.3f}, auto {chosen.mean():.3f}",
                 flush=True,
             )
-
-
-def _error(values):
-    """Standard error of the mean."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def main():

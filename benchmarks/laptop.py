@@ -7,16 +7,25 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import os
 import resource
-import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
+from harness import (
+    RESULTS,
+    Section,
+    answer,
+    clocked,
+    in_own_process,
+    measured,
+    save,
+    threads,
+)
+
+from report import as_text, write_docs
 
 ROWS, COLUMNS, KERNELS, CLASSES, THREADS = 20_000, 20, 20, 3, 2
 GIGABYTES, RATIO = 16.0, 3.0
@@ -44,16 +53,11 @@ def child(n: int) -> dict[str, Any]:
     model = MultipleKernelFDA(
         views, norm=1, alpha="learn", features="on_the_fly", cv=None
     )
-    wall, cpu = time.perf_counter(), time.process_time()
-    model.fit(X, y)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    _, cpu, wall = clocked(lambda: model.fit(X, y))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     matrix = np.full((n, n), 0.1)
     _array.add_to_diagonal(matrix, float(n))
-    single_wall, single_cpu = time.perf_counter(), time.process_time()
-    bare(matrix, overwrite=True)
-    single_wall = time.perf_counter() - single_wall
-    single_cpu = time.process_time() - single_cpu
+    single_cpu, single_wall = clocked(partial(bare, matrix, overwrite=True))[1:]
     del matrix
     more, labels = draw(2000, seed=1)
     return {
@@ -91,28 +95,8 @@ def count_factorisations(package: str, arrays: Any, n: int) -> tuple[list[float]
     return noted, plain
 
 
-def measure(n: int) -> dict[str, Any]:
-    """The fit in its own process, with two threads."""
-    settings = {f"{lib}_NUM_THREADS": str(THREADS) for lib in ("OMP", "OPENBLAS")}
-    # Idle threads that spin take a busy machine's cores from those that compute.
-    settings["OPENBLAS_THREAD_TIMEOUT"] = "4"
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", str(n)],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))
-    raise RuntimeError(f"n = {n}: {done.stderr[-2000:]}")
-
-
-def run(n: int) -> Any:
+def run(n: int) -> Section:
     """One row of the table, and its requirements."""
-    from harness import Section
-
     section = Section(
         "A laptop's case",
         f"`MultipleKernelFDA` with norm=1, alpha='learn', cv=None and "
@@ -133,7 +117,9 @@ def run(n: int) -> Any:
             "accuracy %",
         ],
     )
-    found = measure(n)
+    # Idle threads that spin take a busy machine's cores from those that compute.
+    settings = threads(THREADS) | {"OPENBLAS_THREAD_TIMEOUT": 4}
+    found = in_own_process(__file__, n, **settings)
     ratio = found["cpu"] / (found["factorisations"] * found["single_cpu"])
     section.rows.append(
         [
@@ -172,20 +158,12 @@ def main() -> int:
     parser.add_argument("--child", type=int, metavar="N")
     options = parser.parse_args()
     if options.child:
-        print("RESULT " + json.dumps(child(options.child)))
+        answer(child(options.child))
         return 0
-    from harness import environment, load_average, save
-
-    from report import as_text, write_docs
-
-    place, started = environment(), time.perf_counter()
-    result = dataclasses.asdict(run(options.rows)) | {
-        "environment": place | {"load_average": load_average()},
-        "seconds": round(time.perf_counter() - started, 1),
-    }
+    result = measured(partial(run, options.rows))
     print(as_text(result))
     if options.rows == ROWS:
-        save("laptop", result)
+        save(RESULTS / "laptop.json", result)
         write_docs()
     return 0
 

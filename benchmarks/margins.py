@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 from harness import Section, Timing, alternate
-from peer_methods import Fitted, Task, mklpy
+from peer_methods import (
+    SVM,
+    Fitted,
+    Task,
+    easy_komd,
+    easy_svc,
+    estimator,
+    mklpy,
+    rmkl,
+)
 from problems import Split, cancer, digits_halves
 from sklearn.svm import SVC
 
-from kernelweave import MultipleKernelSVC, Simplex, solve
+from kernelweave import Simplex, solve
 from kernelweave.criteria import Margin
 from kernelweave.kernels import DenseBank
 from kernelweave.weights import Uniform
@@ -76,7 +85,7 @@ def _one_machine(section: Section, split: Split) -> None:
 
 
 def _peers(section: Section, split: Split) -> None:
-    tasks = {OURS: _estimator(split), BARE: _bare(split)}
+    tasks = {OURS: estimator(SVM)(split), BARE: _bare(split)}
     for name, make in PEERS.items():
         tasks[name] = mklpy(make)(split)
     with warnings.catch_warnings():
@@ -125,16 +134,6 @@ def _cone(section: Section, split: Split) -> None:
     )
 
 
-def _estimator(split: Split) -> Task:
-    stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
-
-    def task() -> Fitted:
-        model = MultipleKernelSVC("precomputed", C=10.0).fit(stack, split.y_train)
-        return lambda test: model.predict(np.moveaxis(test, 0, -1))
-
-    return task
-
-
 def _bare(split: Split) -> Task:
     """Centring, weights and functions, without the checks of the estimator."""
 
@@ -173,28 +172,9 @@ def _row(
     ratio: float | None,
     accuracy: str = "",
 ) -> None:
-    sign = "" if timing.stopped_at is None else "> "
-    cells = [what, n, name, f"{sign}{timing.cpu_s:.3g}"]
-    cells += ["" if sign else timing.wall_s, "" if ratio is None else f"{ratio:.1f}"]
-    section.rows.append([*cells, accuracy])
-
-
-def _easy() -> Any:
-    from MKLpy.algorithms import EasyMKL
-
-    return EasyMKL(lam=0.1)
-
-
-def _easy_svc() -> Any:
-    from MKLpy.algorithms import EasyMKL
-
-    return EasyMKL(lam=0.1, learner=SVC(C=10.0))
-
-
-def _rmkl() -> Any:
-    from MKLpy.algorithms import RMKL
-
-    return RMKL(learner=SVC(C=10.0), max_iter=100)
+    wall = "" if timing.stopped_at else timing.wall_s
+    shown = "" if ratio is None else f"{ratio:.1f}"
+    section.rows.append([what, n, name, timing.shown(), wall, shown, accuracy])
 
 
 def _gram() -> Any:
@@ -204,8 +184,8 @@ def _gram() -> Any:
 
 
 PEERS: dict[str, Callable[[], Any]] = {
-    "MKLpy EasyMKL": _easy,
-    "MKLpy EasyMKL with SVC": _easy_svc,
-    "MKLpy RMKL": _rmkl,
+    "MKLpy EasyMKL": easy_komd,
+    "MKLpy EasyMKL with SVC": easy_svc,
+    "MKLpy RMKL": rmkl,
     "MKLpy GRAM": _gram,
 }

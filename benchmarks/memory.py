@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import subprocess
 import sys
 import tracemalloc
 from typing import Any
 
 import numpy as np
-from harness import Section
+from harness import Section, answer, in_own_process
 
 P, REQUIRED = 10, 4.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -24,6 +21,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def run(quick: bool = False) -> Section:
     """Every setting in its own process."""
     n = 1000 if quick else 2000
+    # Freed arrays go back to the system at once; otherwise reuse is a matter of luck.
+    allocator = {"MALLOC_MMAP_THRESHOLD_": 2**20}
     section = Section(
         "Peak memory of a fit",
         f"n = {n}, p = {P} Gaussian kernels, ten classes, each fit in its own "
@@ -40,9 +39,11 @@ def run(quick: bool = False) -> Section:
     )
     for kernels in ("features", "precomputed"):
         for setting in SETTINGS:
-            arrays = _in_child(kernels, setting, n, "arrays")
-            process = _in_child(kernels, setting, n, "process")
-            beyond = [(peak / (8 * n * n)) - P for peak in (arrays, process)]
+            peaks = [
+                in_own_process(__file__, kernels, setting, n, how, **allocator)
+                for how in ("arrays", "process")
+            ]
+            beyond = [(peak / (8 * n * n)) - P for peak in peaks]
             section.rows.append(
                 [kernels, setting, f"{beyond[0]:.2f}", f"{beyond[1]:.2f}", REQUIRED]
             )
@@ -55,20 +56,8 @@ def run(quick: bool = False) -> Section:
     return section
 
 
-def _in_child(kernels: str, setting: str, n: int, how: str) -> float:
-    """Peak bytes of one fit beyond those held before it."""
-    command = [sys.executable, __file__, kernels, setting, str(n), how]
-    # Freed arrays go back to the system at once; otherwise reuse is a matter of luck.
-    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
-    done = subprocess.run(
-        command, env=settings, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return float(json.loads(done.stdout.splitlines()[-1]))
-
-
 def _child(kernels: str, setting: str, n: int, how: str) -> float:
+    """Peak bytes of one fit beyond those held before it."""
     from problems import gaussians, ten_classes, widths_around_median
 
     from kernelweave import MultipleKernelFDA
@@ -121,4 +110,5 @@ def _peak() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_child(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])))
+    kernels, setting, n, how = sys.argv[2:]
+    answer(_child(kernels, setting, int(n), how))

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 from harness import Section
 from sklearn.model_selection import StratifiedShuffleSplit
-from study import views
+from study import first_classes, side_by_side, views
 
 from kernelweave import KernelFDA, MixtureKDA, MultipleKernelFDA
 
@@ -19,7 +19,7 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 SETS = {
     "msrc_v5": views("msrc_v5"),
     "mfeat (300 rows)": views("mfeat", rows=300),
-    "leaves (25 species)": lambda: _first(*views("leaves100")(), 25),
+    "leaves (25 species)": first_classes("leaves100", 25),
 }
 METHODS = {
     "mixture, available": lambda v: MixtureKDA(v, cv=None, missing="available"),
@@ -76,13 +76,8 @@ def run(quick: bool = False) -> Section:
 def _accuracies(blocks: dict, y: np.ndarray, n_splits: int) -> np.ndarray:
     """Accuracies (design, method, share, split)."""
     found = np.empty((len(DESIGNS), len(METHODS), len(SHARES), n_splits))
-    X = np.hstack(list(blocks.values()))
-    ends = np.cumsum([block.shape[1] for block in blocks.values()])
-    slices = [
-        slice(int(end - block.shape[1]), int(end))
-        for end, block in zip(ends, blocks.values(), strict=True)
-    ]
-    views = [(name, "rbf", s) for name, s in zip(blocks, slices, strict=True)]
+    X, views = side_by_side(blocks, "rbf")
+    slices = [columns for _, _, columns in views]
     splitter = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=11)
     for split, (train, test) in enumerate(splitter.split(y, y)):
         for s, share in enumerate(SHARES):
@@ -106,11 +101,6 @@ def _with_gaps(
     for v, columns in enumerate(slices):
         X[lacks[:, v], columns] = np.nan
     return X
-
-
-def _first(blocks: dict, y: np.ndarray, classes: int) -> tuple[dict, np.ndarray]:
-    rows = y < classes
-    return {v: b[rows] for v, b in blocks.items()}, y[rows]
 
 
 def _draw(curves: dict[str, np.ndarray]) -> None:

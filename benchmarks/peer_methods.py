@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from problems import Split
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
@@ -46,15 +47,14 @@ class Method:
     most_kernels: int = 10_000
 
 
-def estimator(**parameters: Any) -> Callable[[Split], Task]:
-    """The estimator of kernelweave on a stack (n, n, p)."""
+def estimator(unfitted: Any) -> Callable[[Split], Task]:
+    """An estimator of kernelweave on a stack (n, n, p)."""
 
     def prepare(split: Split) -> Task:
         stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
 
         def task() -> Fitted:
-            model = MultipleKernelFDA("precomputed", cv=None, **parameters)
-            model.fit(stack, split.y_train)
+            model = clone(unfitted).fit(stack, split.y_train)
             return lambda test: model.predict(np.moveaxis(test, 0, -1))
 
         return task
@@ -62,37 +62,19 @@ def estimator(**parameters: Any) -> Callable[[Split], Task]:
     return prepare
 
 
-def margin(C: float) -> Callable[[Split], Task]:
-    """The support vector machine of kernelweave on a stack (n, n, p)."""
-
-    def prepare(split: Split) -> Task:
-        stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
-
-        def task() -> Fitted:
-            model = MultipleKernelSVC("precomputed", C=C).fit(stack, split.y_train)
-            return lambda test: model.predict(np.moveaxis(test, 0, -1))
-
-        return task
-
-    return prepare
+def fisher(**parameters: Any) -> MultipleKernelFDA:
+    """Discriminant analysis without the folds behind ``cv_score_``."""
+    return MultipleKernelFDA("precomputed", cv=None, **parameters)
 
 
-def aligned(C: float, psd: Literal["error", "trust"]) -> Callable[[Split], Task]:
-    """Weights by alignment on a stack (n, n, p), then scikit-learn's SVC."""
+def aligned(psd: Literal["error", "trust"]) -> Any:
+    """Weights by alignment, then scikit-learn's SVC."""
+    weights = KernelAlignment("precomputed", psd=psd)
+    return make_pipeline(weights, SVC(C=10.0, kernel="precomputed"))
 
-    def prepare(split: Split) -> Task:
-        stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
 
-        def task() -> Fitted:
-            model = make_pipeline(
-                KernelAlignment("precomputed", psd=psd), SVC(C=C, kernel="precomputed")
-            )
-            model.fit(stack, split.y_train)
-            return lambda test: model.predict(np.moveaxis(test, 0, -1))
-
-        return task
-
-    return prepare
+#: The support vector machine of kernelweave.
+SVM = MultipleKernelSVC("precomputed", C=10.0)
 
 
 def bare_solver(norm: float) -> Callable[[Split], Task]:
@@ -162,19 +144,19 @@ def mklpy(make: Callable[[], Any]) -> Callable[[Split], Task]:
     return prepare
 
 
-def _easy_svc() -> Any:
+def easy_svc() -> Any:
     from MKLpy.algorithms import EasyMKL
 
     return EasyMKL(lam=0.1, learner=SVC(C=10.0))
 
 
-def _easy_komd() -> Any:
+def easy_komd() -> Any:
     from MKLpy.algorithms import EasyMKL
 
     return EasyMKL(lam=0.1)
 
 
-def _rmkl() -> Any:
+def rmkl() -> Any:
     from MKLpy.algorithms import RMKL
 
     return RMKL(learner=SVC(C=10.0), max_iter=100)
@@ -263,15 +245,15 @@ def _rkda_path(K: np.ndarray, y: np.ndarray) -> Callable[..., np.ndarray]:
 
 METHODS: dict[str, Method] = {
     'kernelweave norm=1, alpha="learn"': Method(
-        estimator(norm=1, alpha="learn"),
+        estimator(fisher(norm=1, alpha="learn")),
         "weights and regularisation learned in one convex problem to a relative gap of "
         "1e-6; the estimator on a stack (n, n, p), including all checks.",
     ),
     'kernelweave norm=2, alpha="learn"': Method(
-        estimator(norm=2, alpha="learn"), "as above, with l2 weights."
+        estimator(fisher(norm=2, alpha="learn")), "as above, with l2 weights."
     ),
     "kernelweave default": Method(
-        estimator(),
+        estimator(fisher()),
         "weights for four norms; norm and regularisation chosen by exact "
         "leave-one-out.",
     ),
@@ -280,31 +262,31 @@ METHODS: dict[str, Method] = {
         "centring, `solve` and `fit_kernel` without the estimator and its checks.",
     ),
     "kernelweave MultipleKernelSVC": Method(
-        margin(10.0),
+        estimator(SVM),
         "one machine per class against the rest at C = 10, and one set of weights for "
         "all, to a relative gap of 1e-5; including all checks.",
     ),
     "kernelweave KernelAlignment, SVC": Method(
-        aligned(10.0, "error"),
+        estimator(aligned("error")),
         "weights by alignment, then scikit-learn's SVC at C = 10; including all "
         "checks.",
     ),
     "kernelweave KernelAlignment, SVC, psd trusted": Method(
-        aligned(10.0, "trust"),
+        estimator(aligned("trust")),
         "as above, with kernels taken to be positive semidefinite, as MKLpy does.",
     ),
     "MKLpy EasyMKL": Method(
-        mklpy(_easy_komd),
+        mklpy(easy_komd),
         "one-shot weights with lam = 0.1, then MKLpy's own KOMD, as in a plain "
         "`EasyMKL()`; no tuning.",
     ),
     "MKLpy EasyMKL with SVC": Method(
-        mklpy(_easy_svc),
+        mklpy(easy_svc),
         "the same weights, with an SVC at C = 10 instead of KOMD; no tuning, and no "
         "check of the kernels, which costs kernelweave one factorisation per kernel.",
     ),
     "MKLpy RMKL": Method(
-        mklpy(_rmkl),
+        mklpy(rmkl),
         "radius-margin ratio, 100 steps, then an SVC with C = 10; no tuning.",
     ),
     "himalaya random search": Method(

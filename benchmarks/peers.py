@@ -92,7 +92,7 @@ def _tabulate(
                 n,
                 p,
                 name,
-                f"{sign}{timing.cpu_s:.3g}",
+                timing.shown(),
                 "" if sign else timing.wall_s,
                 _ratio(timing.cpu_s / ours, sign),
                 accuracy,

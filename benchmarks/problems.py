@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave.fits.ridge import binary_target, reduced_class_target
-from kernelweave.kernels import DenseBank
+from kernelweave.kernels import RBF, DenseBank
 
 #: Widths of the papers: exp(-d^2 / sigma^2).
 PAPER_WIDTHS = np.logspace(-1, 2, 10)
@@ -94,9 +94,8 @@ def digits_bank(n: int, p: int, k: int) -> tuple[DenseBank, np.ndarray]:
     """
     X, y = load_digits(return_X_y=True)
     X, _, y, _ = standardized(X, y, n)
-    middle = np.median(euclidean_distances(X[:300]))
-    widths = middle * np.logspace(np.log10(0.3), np.log10(3.0), 5)
     groups = column_groups(X.shape[1], p // 5)
+    widths = widths_around_median(X, 5)
     bank = DenseBank.from_kernels(gaussians(X, X, groups, widths))
     if k == 1:
         return bank, binary_target((y > 4).astype(int))
@@ -115,6 +114,19 @@ def ten_classes(n: int, d: int = 20) -> tuple[np.ndarray, np.ndarray]:
         random_state=0,
     )
     return StandardScaler().fit_transform(X), y
+
+
+def overlapping(n: int, k: int = 10, d: int = 20) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping classes in d columns: X (n, d) and codes (n,)."""
+    rng, codes = np.random.default_rng(0), np.arange(n) % k
+    return rng.normal(size=(n, d)) + rng.normal(size=(k, d))[codes], codes
+
+
+def ten_gaussians(X: np.ndarray) -> list[RBF]:
+    """Ten Gaussian kernels, of widths of 0.3 to 3 typical distances."""
+    typical = 2.0 * np.sum(np.var(X, axis=0))  # the mean squared distance of two rows
+    widths = np.logspace(np.log10(0.3), np.log10(3.0), 10)
+    return [RBF(gamma=float(1.0 / (typical * width**2))) for width in widths]
 
 
 def widths_around_median(X: np.ndarray, count: int) -> np.ndarray:

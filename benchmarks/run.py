@@ -10,11 +10,10 @@ from them; "missing" needs the data folder in KERNELWEAVE_DATA.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
-import time
+from functools import partial
 
-from harness import environment, load_average, one_thread, save
+from harness import RESULTS, measured, one_thread, save
 
 from report import as_text, write_docs
 
@@ -47,18 +46,12 @@ def main() -> int:
     one_thread()
     missed = 0
     for name in chosen:
-        started, place = time.perf_counter(), environment()
-        section = importlib.import_module(name).run(options.quick)
-        result = {
-            **dataclasses.asdict(section),
-            # The commit is that at the start, the load that of the run.
-            "environment": place | {"load_average": load_average()},
-            "seconds": round(time.perf_counter() - started, 1),
-        }
+        section = importlib.import_module(name)
+        result = measured(partial(section.run, options.quick))
         print(as_text(result), flush=True)
-        missed += sum(not check["passed"] for check in section.checks)
+        missed += sum(not check["passed"] for check in result["checks"])
         if not options.quick:
-            save(name, result)
+            save(RESULTS / f"{name}.json", result)
     if options.write_docs:
         print(f"wrote {write_docs()}")
     if missed:

@@ -8,19 +8,27 @@ measured; rows are on disk and are read through a memory map.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import (
+    RESULTS,
+    Section,
+    answer,
+    clocked,
+    in_own_process,
+    measured,
+    save,
+    threads,
+)
+
+from report import as_text, write_docs
 
 COLUMNS, VIEWS, CLASSES, WIDTH = 20, 10, 5, 100
 CHUNK = 8192
@@ -123,9 +131,8 @@ def fit_dask(folder: Path, n: int) -> dict[str, Any]:
             dtype=float,
         )
         before = sum(client.run(time.process_time).values())
-        wall = time.perf_counter()
-        model = make_model().fit(X, da.from_array(np.asarray(y), chunks=(chunks,)))
-        wall = time.perf_counter() - wall
+        classes = da.from_array(np.asarray(y), chunks=(chunks,))
+        model, _, wall = clocked(lambda: make_model().fit(X, classes))
         workers = sum(client.run(time.process_time).values()) - before
         return judged(model, folder) | {"workers_cpu": workers, "fit_wall": wall}
 
@@ -232,36 +239,13 @@ def child(name: str, folder: str, n: int) -> None:
     import kernelweave  # noqa: F401  loading is not measured
 
     assert sklearn
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = TASKS[name](Path(folder), n)
-    found["wall"] = time.perf_counter() - wall
-    found["cpu"] = time.process_time() - cpu
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    print("RESULT " + json.dumps(found))
+    found, cpu, wall = clocked(lambda: TASKS[name](Path(folder), n))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    answer(found | {"wall": wall, "cpu": cpu, "peak_mb": peak})
 
 
-def measure(name: str, folder: Path, n: int, threads: int = 2) -> dict[str, Any]:
-    """One task in its own process."""
-    settings = {f"{lib}_NUM_THREADS": str(threads) for lib in ("OMP", "OPENBLAS")}
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", name, str(folder), str(n)],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            found = json.loads(line.removeprefix("RESULT "))
-            print(f"{name}, n = {n:,}: {found}", flush=True)
-            return found
-    raise RuntimeError(f"{name}, n = {n}: {done.stderr[-2000:]}")
-
-
-def run(quick: bool = False) -> Any:
+def run(quick: bool = False) -> Section:
     """All tasks, as a section of the benchmarks page."""
-    from harness import Section
-
     large, small, dual = (50_000, 5_000, 1_000) if quick else (10**6, 10**5, 5_000)
     section = Section(
         "A million rows",
@@ -288,10 +272,12 @@ def run(quick: bool = False) -> Any:
             del X, y
         for task, n in plan:
             try:
-                result = found[task, n] = measure(task, folder, n)
+                result = in_own_process(__file__, task, folder, n, **threads(2))
             except RuntimeError as error:  # one failed task must not cost the others
                 section.remarks.append(str(error))
                 continue
+            found[task, n] = result
+            print(f"{task}, n = {n:,}: {result}", flush=True)
             title = (TASKS[task].__doc__ or task).splitlines()[0].rstrip(".")
             cpu = result["cpu"] + result.get("workers_cpu", 0.0)
             accuracy = f"{result['accuracy']:.1f}" if "accuracy" in result else ""
@@ -307,7 +293,7 @@ def run(quick: bool = False) -> Any:
     return section
 
 
-def _check(section: Any, found: Any, large: int, small: int, dual: int) -> None:
+def _check(section: Section, found: Any, large: int, small: int, dual: int) -> None:
     """Compare the measurements with the requirements."""
 
     def ratio(what: str, a: Any, b: Any, required: str, test: Any) -> None:
@@ -364,19 +350,10 @@ def main() -> int:
         name, folder, n = options.child
         child(name, folder, int(n))
         return 0
-    from harness import environment, save
-
-    from report import as_text, write_docs
-
-    place, started = environment(), time.perf_counter()
-    section = run(options.quick)
-    result = dataclasses.asdict(section) | {
-        "environment": place,
-        "seconds": round(time.perf_counter() - started, 1),
-    }
+    result = measured(partial(run, options.quick))
     print(as_text(result))
     if not options.quick:
-        save("scale", result)
+        save(RESULTS / "scale.json", result)
         write_docs()
     return 0
 

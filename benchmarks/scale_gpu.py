@@ -9,32 +9,23 @@ with NumPy.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from gpu_backends import Backend, cupy_backend, torch_backend
-from harness import RESULTS, Section, environment
+from gpu_backends import Backend, cupy_backend, run_cases, torch_backend
+from harness import RESULTS, Section
+from problems import overlapping
 
 from kernelweave import MultipleKernelFDA
 from kernelweave.kernels import RBF
 
 COLUMNS, VIEWS, CLASSES, FEATURES = 20, 10, 10, 5000
+#: Features and dtype of each fit.
+CASES = (("random", "float64"), ("random", "float32"), ("nystroem", "float64"))
 #: Seconds allowed for 1e6 rows at D = 5,000 in float64.
 ALLOWED = 3.0
 #: Largest relative difference from NumPy.
 AGREEMENT = {"float64": 1e-6, "float32": 1e-2}
-
-
-def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Overlapping classes in twenty columns, X (n, 20) and codes (n,)."""
-    rng = np.random.default_rng(0)
-    codes = np.arange(n) % CLASSES
-    centres = rng.normal(size=(CLASSES, COLUMNS))
-    return rng.normal(size=(n, COLUMNS)) + centres[codes], codes
 
 
 def make_model(features: str, width: int, device: str | None) -> MultipleKernelFDA:
@@ -47,7 +38,7 @@ def make_model(features: str, width: int, device: str | None) -> MultipleKernelF
 
 def agreement(section: Section, backend: Backend, device: str, n: int) -> None:
     """Compare the same fit by NumPy and on the device."""
-    X, codes = rows(n)
+    X, codes = overlapping(n, CLASSES, COLUMNS)
     for features in ("random", "nystroem"):
         here = make_model(features, 40, None).fit(X, codes)
         for dtype, allowed in AGREEMENT.items():
@@ -66,27 +57,25 @@ def agreement(section: Section, backend: Backend, device: str, n: int) -> None:
 def whole_fit(
     section: Section,
     backend: Backend,
-    case: tuple[str, str],
-    data: tuple[np.ndarray, np.ndarray],
-    settings: tuple[str, int],
-    repeats: int,
+    device: str,
+    features: str,
+    dtype: str,
+    sizes: tuple[int, int, int],
 ) -> None:
-    """Seconds of fits from rows in host memory, after a warm-up fit."""
-    features, dtype = case
-    device, total = settings
-    X, codes = data
+    """Seconds of fits from rows in host memory, after a warm-up fit.
+
+    The sizes are the numbers of rows, of features and of repeats.
+    """
+    n, total, repeats = sizes
+    X, codes = overlapping(n, CLASSES, COLUMNS)
     X = X.astype(dtype)
-    width = total // VIEWS
-    make_model(features, width, device).fit(X[:40_000], codes[:40_000])
-    backend.reset_peak()
-    seconds, model = [], None
-    for _ in range(repeats):
-        backend.synchronize()
-        started = time.perf_counter()
-        model = make_model(features, width, device).fit(X, codes)
-        backend.synchronize()
-        seconds.append(time.perf_counter() - started)
-    assert model is not None
+
+    def fit(count: int) -> MultipleKernelFDA:
+        model = make_model(features, total // VIEWS, device)
+        return model.fit(X[:count], codes[:count])
+
+    fit(40_000)
+    seconds, model = backend.clocked(lambda: fit(n), repeats)
     middle = float(np.median(seconds))
     accuracy = 100 * float(np.mean(model.predict(X[:20_000]) == codes[:20_000]))
     section.rows.append(
@@ -153,36 +142,14 @@ def main() -> int:
     backends = [torch]
     if options.device != "cpu" and (other := cupy_backend()) is not None:
         backends.append(other)
-    data = rows(options.rows)
-    plan: list[tuple[str, Backend, Any]] = []
+    sizes = options.rows, options.features, options.repeats
+    plan = []
     for backend in backends:
-        plan.append((f"{backend.name} agreement", backend, None))
-        for case in (
-            ("random", "float64"),
-            ("random", "float32"),
-            ("nystroem", "float64"),
-        ):
-            plan.append((f"{backend.name} {case}", backend, case))
-    for name, backend, case in plan:
-        started = time.perf_counter()
-        try:
-            device = "cupy" if backend.name == "cupy" else options.device
-            if case is None:
-                agreement(section, backend, device, min(20_000, options.rows))
-            else:
-                settings = (device, options.features)
-                whole_fit(section, backend, case, data, settings, options.repeats)
-        except Exception as error:  # one failed case must not cost the others
-            section.remarks.append(f"{name}: {type(error).__name__}: {error}")
-        backend.free()
-        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
-        result = dataclasses.asdict(section) | {"environment": environment()}
-        result["environment"]["machine"] = backend.machine
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for row in section.rows:
-        print(*row, sep=" | ")
-    for line in (*section.checks, *section.remarks):
-        print(line)
+        device = "cupy" if backend.name == "cupy" else options.device
+        plan.append((backend, agreement, (device, min(20_000, options.rows))))
+        for case in CASES:
+            plan.append((backend, whole_fit, (device, *case, sizes)))
+    run_cases(section, plan, options.out)
     return 0
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-import time
 import warnings
 
 import numpy as np
+from harness import clocked
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -37,6 +37,7 @@ from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.datasets import fetch_expression, fetch_views
+from kernelweave.papers.results import Estimate
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "study.json"
@@ -86,10 +87,14 @@ def digits():
     return limit(blocks, y, 300)
 
 
-def leaves():
-    blocks, y = views("leaves100")()
-    rows = y < 40
-    return {v: b[rows] for v, b in blocks.items()}, y[rows]
+def first_classes(name, count):
+    """The rows of the first classes."""
+
+    def load():
+        blocks, y = views(name)()
+        return {v: b[y < count] for v, b in blocks.items()}, y[y < count]
+
+    return load
 
 
 def table(name, groups, rows=None):
@@ -143,7 +148,7 @@ SETS = {
     "nutrimouse diet": views("nutrimouse"),
     "nutrimouse genotype": views("nutrimouse", target="genotype"),
     "mfeat (300 rows)": views("mfeat", rows=300),
-    "leaves (40 species)": leaves,
+    "leaves (40 species)": first_classes("leaves100", 40),
     "prostate, hallmarks": pathways("prostate"),
     "ALL fusion, hallmarks": pathways("all_fusion"),
     "leukemia, hallmarks": pathways("leukemia"),
@@ -172,18 +177,21 @@ SETS = {
 # ------------------------------------------------------------------ the methods
 
 
+def side_by_side(blocks, kernel="auto"):
+    """The columns of all views in one array, and where each view is in it."""
+    found, start = [], 0
+    for name, block in blocks.items():
+        end = start + block.shape[1]
+        found.append((name.replace("__", "_"), kernel, slice(start, end)))
+        start = end
+    return np.hstack(list(blocks.values())), found
+
+
 class Task:
     """One split: rows and views."""
 
     def __init__(self, blocks, y, train, test):
-        X = np.hstack(list(blocks.values()))
-        ends = np.cumsum([b.shape[1] for b in blocks.values()])
-        starts = np.r_[0, ends[:-1]]
-        self.slices = [slice(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-        self.views = [
-            (name.replace("__", "_"), "auto", columns)
-            for name, columns in zip(blocks, self.slices, strict=True)
-        ]
+        X, self.views = side_by_side(blocks)
         self.X, self.T, self.y, self.t = X[train], X[test], y[train], y[test]
         self.folds = int(np.clip(np.bincount(y[train]).min(), 2, 5))
 
@@ -196,10 +204,7 @@ class Task:
 
     def score(self, model):
         """Accuracy, balanced accuracy, log loss on the test rows, and CPU seconds."""
-        start = time.process_time()
-        model.fit(self.X, self.y)
-        labels = model.predict(self.T)
-        seconds = time.process_time() - start
+        labels, seconds, _ = clocked(lambda: model.fit(self.X, self.y).predict(self.T))
         loss = None
         if hasattr(model, "predict_proba"):
             loss = log_loss(self.t, model.predict_proba(self.T), labels=model.classes_)
@@ -437,8 +442,7 @@ def with_error(differences, digits):
     """Mean and standard error over the sets."""
     if not np.all(np.isfinite(differences)):
         return ""
-    error = differences.std(ddof=1) / np.sqrt(len(differences))
-    return f"{differences.mean():+.{digits}f} ± {error:.{digits}f}"
+    return f"{Estimate.of(differences):+.{digits}f}"
 
 
 def main():

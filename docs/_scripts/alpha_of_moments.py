@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.papers.results import Estimate
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from scale import draw, make_model
 
@@ -42,9 +44,8 @@ def main() -> None:
     for norm in NORMS:
         cells = []
         for alpha in ALPHAS:
-            found = [accuracy(alpha, norm, i) for i in draws]
-            error = np.std(found, ddof=1) / np.sqrt(len(found))
-            cells.append(f"{np.mean(found):.1f} ± {error:.1f}")
+            found = np.array([accuracy(alpha, norm, i) for i in draws])
+            cells.append(f"{Estimate.of(found):.1f}")
         print(f"| {norm} | " + " | ".join(cells) + " |", flush=True)
 
 

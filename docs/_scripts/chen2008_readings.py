@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.preprocessing import minmax_scale, normalize, scale
 
 from kernelweave.models import KernelFDA
 from kernelweave.papers import chen2008
@@ -30,42 +32,20 @@ SETS = {
 }
 
 
-def over(X: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """X divided by sizes, except where they are zero."""
-    return X / np.where(sizes > 0, sizes, 1.0)
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    return over(X, np.linalg.norm(X, axis=1, keepdims=True))
-
-
-def unit_columns(X: np.ndarray) -> np.ndarray:
-    return over(X, np.linalg.norm(X, axis=0))
-
-
-def centred(X: np.ndarray) -> np.ndarray:
-    return X - X.mean(axis=0)
-
-
-def unit_variance(X: np.ndarray) -> np.ndarray:
-    return over(centred(X), X.std(axis=0))
-
-
-def unit_interval(X: np.ndarray) -> np.ndarray:
-    return over(X - X.min(axis=0), np.ptp(X, axis=0))
-
+unit_columns = partial(normalize, axis=0)
+centred = partial(scale, with_std=False)
 
 #: Scaling function, and whether rows are drawn at random.
 READINGS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
     "centred, unit length; at random": (lambda X: unit_columns(centred(X)), True),
     "unit length; at random": (unit_columns, True),
-    "unit variance; at random": (unit_variance, True),
-    "unscaled, rows of unit length; at random": (unit_rows, True),
+    "unit variance; at random": (scale, True),
+    "unscaled, rows of unit length; at random": (normalize, True),
     "unit variance, rows of unit length; at random": (
-        lambda X: unit_rows(unit_variance(X)),
+        lambda X: normalize(scale(X)),
         True,
     ),
-    "[0, 1]; at random": (unit_interval, True),
+    "[0, 1]; at random": (minmax_scale, True),
     "[0, 1] over the root of the number of columns; at random": (
         chen2008.normalised,
         True,
@@ -79,12 +59,12 @@ READINGS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
 
 def error(name: str, reading: str, number: int) -> float:
     """Error in percent on the held-out half."""
-    scale, at_random = READINGS[reading]
+    scaled, at_random = READINGS[reading]
     X, y = table_rows(name)
     rng = split_generator("readings", number)
     order = rng.permutation(len(y)) if at_random else slice(None)
     X, y = first_rows(X[order], y[order], chen2008.PER_CLASS)
-    split = chen2008.halves((scale(X), y, chen2008.WIDTHS), rng)
+    split = chen2008.halves((scaled(X), y, chen2008.WIDTHS), rng)
     model = KernelFDA(split.views((split.sigma,))).fit(split.train, split.y_train)
     return 100.0 * (1.0 - model.score(split.test, split.y_test))
 

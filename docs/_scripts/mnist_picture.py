@@ -7,21 +7,15 @@ Reads benchmarks/results/mnist.json, which ``python benchmarks/gpu.py mnist-lear
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-#: Rows and columns of the parts of an image, as in benchmarks/gpu_goals.py.
-PARTS = {
-    "image": (slice(0, 28), slice(0, 28)),
-    "top left": (slice(0, 16), slice(0, 16)),
-    "top right": (slice(0, 16), slice(12, 28)),
-    "bottom left": (slice(12, 28), slice(0, 16)),
-    "bottom right": (slice(12, 28), slice(12, 28)),
-    "middle": (slice(6, 22), slice(6, 22)),
-}
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from gpu_goals import PARTS  # noqa: E402
 
 
 def main() -> None:

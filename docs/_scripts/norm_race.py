@@ -17,7 +17,8 @@ from kernelweave.kernels import RBF
 from kernelweave.models.shared.learner import NORM_GRID
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from gpu_goals import D, digit_views, gaussians, rows
+from gpu_goals import D, digit_views
+from problems import overlapping, ten_gaussians
 
 
 def views_of_ten(n: int, informative: int, noise: float) -> tuple:
@@ -34,11 +35,11 @@ def views_of_ten(n: int, informative: int, noise: float) -> tuple:
 
 def problems(n: int):
     """Name, estimator, views, X and y of each problem."""
-    X, codes = rows(n)
+    X, codes = overlapping(n)
     yield (
         "ten widths",
         MultipleKernelFDA,
-        [("all", gaussians(X), slice(0, D))],
+        [("all", ten_gaussians(X), slice(0, D))],
         X,
         codes,
     )

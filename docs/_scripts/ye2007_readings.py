@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.preprocessing import minmax_scale, normalize, scale
 
 from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers import ye2007
 from kernelweave.papers.experiment import Split
+from kernelweave.papers.results import Estimate
 from kernelweave.papers.run import split_generator
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -45,25 +48,12 @@ PRINTED = {
 }
 
 
-def spread(values: np.ndarray) -> np.ndarray:
-    """Numbers to divide columns by; 1 for constant columns."""
-    return np.where(values > 0, values, 1.0)
-
-
-def unit_interval(X: np.ndarray) -> np.ndarray:
-    return (X - X.min(axis=0)) / spread(np.ptp(X, axis=0))
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    return X / spread(np.linalg.norm(X, axis=1, keepdims=True))
-
-
 SCALINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "unscaled": lambda X: X,
-    "unit variance": lambda X: (X - X.mean(axis=0)) / spread(X.std(axis=0)),
-    "[0, 1]": unit_interval,
-    "[-1, 1]": lambda X: 2.0 * unit_interval(X) - 1.0,
-    "rows of unit length": unit_rows,
+    "unit variance": scale,
+    "[0, 1]": minmax_scale,
+    "[-1, 1]": partial(minmax_scale, feature_range=(-1, 1)),
+    "rows of unit length": normalize,
 }
 #: Kernel widths are a factor of 2.15 apart; these shift the data relative to them.
 FACTORS = (0.25, 0.35, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
@@ -76,23 +66,22 @@ def principal(X: np.ndarray, rank: int, whiten: bool = False) -> np.ndarray:
 
 def more_scalings(X: np.ndarray) -> dict[str, np.ndarray]:
     """Further scalings of non-negative columns, such as those of Sonar."""
-    unit, standard = unit_interval(X), SCALINGS["unit variance"](X)
+    unit, standard = minmax_scale(X), scale(X)
     ranks = np.argsort(np.argsort(X, axis=0), axis=0) / (len(X) - 1)
     found = {f"[0, 1] times {c:g}": c * unit for c in FACTORS}
     bases = {
         "unscaled": X,
         "[0, 1]": unit,
         "unit variance": standard,
-        "roots in [0, 1]": unit_interval(np.sqrt(X)),
-        "logarithms": SCALINGS["unit variance"](np.log(X + 1e-3)),
+        "roots in [0, 1]": minmax_scale(np.sqrt(X)),
+        "logarithms": scale(np.log(X + 1e-3)),
         "ranks": ranks,
     }
     for title, base in bases.items():
         if title not in SCALINGS:
             found[title] = base
-        found[f"{title}, centred, rows of unit length"] = unit_rows(
-            base - base.mean(axis=0)
-        )
+        centred = scale(base, with_std=False)
+        found[f"{title}, centred, rows of unit length"] = normalize(centred)
         found[f"{title}, 20 principal components"] = principal(base, 20)
     found["whitened"] = principal(X, X.shape[1], whiten=True)
     return found
@@ -102,7 +91,7 @@ def fit(split: Split) -> MultipleKernelFDA:
     """SDP_theta,lambda: (40) for two classes, (37) with learned lambda for more."""
     several = len(np.unique(split.y_train)) > 2
     model = MultipleKernelFDA(
-        ye2007.gaussians(split),
+        ye2007.VIEWS,
         norm=1,
         alpha="learn",
         formulation="block" if several else "exact",
@@ -148,8 +137,7 @@ def usps(classes: int, first_digit: int, number: int | None) -> Data:
 
 def text(values: list[float]) -> str:
     """Mean and standard error."""
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.2f} ± {error:.2f}"
+    return f"{Estimate.of(np.array(values)):.2f}"
 
 
 def scalings(run: Parallel, splits: int) -> Iterator[list[str]]:
@@ -157,8 +145,8 @@ def scalings(run: Parallel, splits: int) -> Iterator[list[str]]:
     for row, (name, classes) in ROWS.items():
         X, y = ye2007.table(name, classes, scaled=False)
         cells = [
-            text(run(delayed(accuracy)((scale(X), y), i) for i in range(splits)))
-            for scale in SCALINGS.values()
+            text(run(delayed(accuracy)((scaled(X), y), i) for i in range(splits)))
+            for scaled in SCALINGS.values()
         ]
         yield [row, f"{PRINTED[row]:.2f}", *cells]
 
@@ -207,10 +195,9 @@ def by_threshold(data: Data, number: int) -> np.ndarray:
 def by_single_kernel(data: Data, number: int) -> np.ndarray:
     """A single kernel, with width and alpha from a grid."""
     split = split_of(data, number)
-    name, _, columns = ye2007.gaussians(split)[0]
     found = []
     for width in WIDTHS:
-        views = [(name, RBF(gamma=1.0 / width**2), columns)]
+        views = [("all", RBF(gamma=1.0 / width**2), slice(None))]
         for alpha in ALPHAS:
             model = KernelFDA(views, alpha=alpha).fit(split.train, split.y_train)
             found.append(100.0 * model.score(split.test, split.y_test))

@@ -135,9 +135,10 @@ def test_file_of_an_installed_package(monkeypatch, tmp_path):
     rdata.write_rda(path, {"acc": study(in_slots)}, constructor_dict=to_r())
     for variable in LIBRARY_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-    assert list(_packages.package_folders(PACKAGE, libraries=())) == []
+    monkeypatch.setattr(_packages, "LIBRARIES", ())
+    assert list(_packages.package_folders(PACKAGE)) == []
     monkeypatch.setenv("R_LIBS_USER", str(tmp_path))
-    assert list(_packages.package_folders(PACKAGE, ())) == [tmp_path / PACKAGE]
+    assert list(_packages.package_folders(PACKAGE)) == [tmp_path / PACKAGE]
     assert read_file(path).values.shape == (3, 3)
     with pytest.raises(ValueError, match=r"997 numeric columns.*found has 3"):
         fetch_views("miniACC")

@@ -202,16 +202,17 @@ def test_order_of_the_places(folder, monkeypatch, tmp_path):
         return Bunch(data=VALUES, target=np.array(list("ooo")), feature_names=["p"] * 2)
 
     monkeypatch.setattr(_sources, "fetch_openml", fake)
-    places = {"bundle": tmp_path / "bundle", "in_package": {}}
+    monkeypatch.setattr(_sources, "BUNDLE", tmp_path / "bundle")
 
     def label():
-        return find_cells(SOURCE, **places).texts["label"][0]
+        return find_cells(SOURCE).texts["label"][0]
 
     found = [label()]
     write(folder / "small.csv", VALUES, "fff")
     found.append(label())
     held = Cells(["a", "b"], VALUES, {"label": np.array(list("ppp"))})
-    places["in_package"] = {"small": ("numpy", "__init__.py", lambda path: held)}
+    package = "numpy", "__init__.py", lambda path: held
+    monkeypatch.setitem(_packages.IN_PACKAGE, "small", package)
     found.append(label())
     (tmp_path / "bundle").mkdir()
     write(tmp_path / "bundle" / "small.csv.gz", VALUES, "bbb")

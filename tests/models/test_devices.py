@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from estimators import ONE_EACH, SETTINGS, is_certified, output, some, takes
+from estimators import EXPLICIT, ONE_EACH, SETTINGS, is_certified, output, some, takes
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave import _array as memory
 from kernelweave._array import is_array, is_numpy, to_numpy
@@ -163,6 +163,22 @@ def test_a_device_takes_rows_and_gives_numpy_back(estimator, table):
     assert is_numpy(method(rows))
     maps = getattr(there.kernel_map_, "maps", [there.kernel_map_])
     assert all(type(one.source.like).__module__ == "torch" for one in maps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("estimator", some(EXPLICIT))
+def test_a_device_takes_rows_to_explicit_features(estimator, dtype, table):
+    """Products of numbers in single and in double precision, which torch refuses."""
+    pytest.importorskip("torch")
+    X, y = table
+    X = X.astype(dtype)
+    here = clone(estimator).set_params(views=VIEWS)
+    there, here = clone(here).set_params(device="cpu").fit(X, y), here.fit(X, y)
+    tol = {"float32": 1e-4, "float64": 1e-8}[dtype]  # measured: 5e-7 and 2e-15 apart
+    assert_allclose(there.kernel_weights_, here.kernel_weights_, atol=tol)
+    expected = output(here, X)
+    assert_allclose(output(there, X), expected, atol=tol * np.abs(expected).max())
+    assert there.loo_error_ == pytest.approx(here.loo_error_, rel=tol)
 
 
 @pytest.mark.parametrize("estimator", some(ONE_EACH, missing="zero"))

@@ -44,11 +44,11 @@ def count_threads(split):
 
 def shift_is_seen(results):
     mean, error = results.difference("half", "shifted", "same", "score")
-    return mean > 2 * error, f"{mean:+.2f}"
+    yield mean > 2 * error, f"{mean:+.2f}"
 
 
 def needs_the_moon(results):
-    return results.mean("moon", "same", "score") > 0, "never"
+    return [(results.mean("moon", "same", "score") > 0, "never")]
 
 
 def picture(results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
-from kernelweave.papers.reference.alternation import BestWeights, alternate
+from kernelweave.papers.reference.alternation import alternate, best_weights
 from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
@@ -116,7 +117,7 @@ def test_best_weights_for_fixed_duals(bank, rng, weights):
     start = RegularizedKernel(bank.combine(weights.start(3)), 0.5)
     problem = SubspaceSVM(start, signs, 5.0, True, 1e-9)
     duals = problem.closed_form_duals()
-    there, best, bound = BestWeights(bank, weights, problem)(duals)
+    there, best, bound = best_weights(bank, weights, problem, duals)
 
     def explained(w):
         G = bank.combine(w)
@@ -141,7 +142,7 @@ def test_over_weights(bank, alpha, C, meets):
     kernel = RegularizedKernel(bank.combine(Simplex().start(3)), alpha)
     problem = SubspaceSVM(kernel, signs, C, True, 1e-8)
     start = kernel.subspace(label_factor(y, 3), None, True)
-    reweigh = BestWeights(bank, Simplex(), problem)
+    reweigh = partial(best_weights, bank, Simplex(), problem)
     value, bound = bounds(problem, start, reweigh, rounds=20).T
     optimum = solve(SubspaceMargin(bank, signs, alpha, C), Simplex(), tol=1e-7)
     assert np.all(bound <= optimum.value * (1 + 1e-7))

@@ -217,9 +217,9 @@ def test_map_of_convergence(everywhere):
 def test_claims_about_dimensions():
     experiment = load_paper("chen2008").select("figure1")[0]
     cells = {}
-    for name, sizes in chen2008.DIMENSIONS.items():
-        for size in sizes:
-            error = 10.0 + abs(size - (chen2008.CLASSES[name] - 1))
+    for name, classes in chen2008.CLASSES.items():
+        for size in chen2008.DIMENSIONS:
+            error = 10.0 + abs(size - (classes - 1))
             cell = {column: {"error": error} for column in experiment.columns}
             cells[chen2008.dimension_row(name, size)] = {0: cell, 1: cell}
     results = Results(experiment, cells)

@@ -61,8 +61,8 @@ def test_cells_of_an_experiment(fake, tmp_path):
         "warns": "",
     }
     values = results.values("half", "same", "score")
-    assert cells["same"].mean == pytest.approx(values.mean())
-    assert cells["same"].error == pytest.approx(values.std(ddof=1) / 2)
+    assert cells["same"].ours.mean == pytest.approx(values.mean())
+    assert cells["same"].ours.error == pytest.approx(values.std(ddof=1) / 2)
     assert results.difference("half", "shifted", "same", "score") == pytest.approx(
         (10.0, 0.0)
     )

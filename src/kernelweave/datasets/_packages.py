@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,12 @@ class Cells:
     ids: np.ndarray | None = None
 
 
-def package_folders(
-    package: str, libraries: Sequence[str] = LIBRARIES
-) -> Iterator[Path]:
+def package_folders(package: str) -> Iterator[Path]:
     """Where the files of a package of Python or R may be, without importing it."""
     spec = importlib.util.find_spec(package)
     yield from map(Path, (spec and spec.submodule_search_locations) or ())
     given = os.pathsep.join(os.environ.get(name, "") for name in LIBRARY_VARIABLES)
-    for folder in [*given.split(os.pathsep), *libraries]:
+    for folder in [*given.split(os.pathsep), *LIBRARIES]:
         if folder:
             yield Path(folder) / package
 

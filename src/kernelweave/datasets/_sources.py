@@ -6,7 +6,7 @@ import importlib.util
 import os
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -174,12 +174,7 @@ def find_file(name: str, home: str = "") -> Path:
     return folder / name
 
 
-def find_cells(
-    source: Source,
-    download: bool = True,
-    bundle: Path = BUNDLE,
-    in_package: Mapping[str, Any] = IN_PACKAGE,
-) -> Cells:
+def find_cells(source: Source, download: bool = True) -> Cells:
     """Read a table from the first place that has it, and check its contents.
 
     Parameters
@@ -188,18 +183,13 @@ def find_cells(
         The table wanted.
     download : bool, default=True
         Whether to try OpenML.
-    bundle : Path
-        The folder of the tables that come with the package.
-    in_package : mapping
-        The tables that other packages hold.
 
     Returns
     -------
     cells : Cells
         Column names, numbers and labels.
     """
-    places = _places(source, bundle, in_package)
-    held = (read(path) for path, read in places if path.exists())
+    held = (read(path) for path, read in _places(source) if path.exists())
     cells = next(held, None)
     if cells is None and download and source.openml:
         cells = _from_openml(source)
@@ -209,14 +199,12 @@ def find_cells(
     return cells
 
 
-def _places(
-    source: Source, bundle: Path, in_package: Mapping[str, Any]
-) -> Iterator[tuple[Path, Callable[[Path], Cells]]]:
+def _places(source: Source) -> Iterator[tuple[Path, Callable[[Path], Cells]]]:
     """Where the files of a table may be, in this order, and what reads each of them."""
     table = partial(_read, texts=source.texts)
-    yield bundle / (source.file + ENDING), table
-    if source.file in in_package:
-        package, inside, read = in_package[source.file]
+    yield BUNDLE / (source.file + ENDING), table
+    if source.file in IN_PACKAGE:
+        package, inside, read = IN_PACKAGE[source.file]
         for folder in package_folders(package):
             yield folder / inside, read
     given = _data_folder()

@@ -21,7 +21,8 @@ reads like the corresponding section of the paper:
 ``measures``     what is compared: name, number of digits, which direction is better
 ``published``    (row, column) -> ``{measure: Published(value)}``
 ``claims``       sentences of the paper that can be tested, each with a function of
-                 the results that returns whether it holds and what was found
+                 the results that yields, once or for each case, whether the sentence
+                 holds and what was found
 ``draw``         function of the results that returns a matplotlib figure
 ``splits``       number of splits in the paper (1: a table of facts);
                  ``quick``: number in a quick run

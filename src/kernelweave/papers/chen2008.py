@@ -25,14 +25,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import KernelCenterer, minmax_scale
 from sklearn.svm import SVC
 
@@ -50,7 +48,9 @@ from kernelweave.models.subspace_kernel_svc import alpha_and_unit
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
+    Finding,
     Split,
+    choose_C,
     first_rows,
     fit_seconds,
     partition,
@@ -59,7 +59,7 @@ from kernelweave.papers.experiment import (
 )
 from kernelweave.papers.figures import curves, subplots
 from kernelweave.papers.reference.alternation import alternate
-from kernelweave.papers.results import Results, all_hold
+from kernelweave.papers.results import Results
 
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
@@ -71,7 +71,6 @@ WIDTHS = (1e-3, 1e-2, 0.1, 0.5, 1.0)
 GENE_WIDTHS = (10.0, 50.0, 100.0, 200.0)
 #: The widths in the figures, where they are not chosen.
 FIGURE_WIDTHS = {"satimage": 0.01, "segment": 0.01, "wine": 0.5, "usps": 0.1}
-C_FOLDS = 3
 #: For kernels of trace n; the kernel of SVM_org is not scaled.
 SUBSPACE_C = (0.1, 1.0, 10.0, 100.0)
 ORG_GRID = (1.0, 10.0, 100.0, 1000.0)
@@ -82,9 +81,9 @@ SMALL_C = 0.01
 SKFE_STEPS = 50
 #: The four kernels of Table 3.
 FOUR = (1e-3, 1e-2, 0.5, 0.1)
-#: Dimensions of Figure 1; there are 6 and 10 classes.
-DIMENSIONS = dict.fromkeys(("Satimage", "USPS"), tuple(range(1, 16)))
+#: Number of classes of the data sets of Figure 1, and its dimensions.
 CLASSES = {"Satimage": 6, "USPS": 10}
+DIMENSIONS = range(1, 16)
 #: Rounds of the alternation in Figures 2 and 3.
 ROUNDS = 10
 #: Relative gap of its machines, far below the differences that are shown.
@@ -136,8 +135,7 @@ class Halves(Split):
 
     def views(self, sigmas: Sequence[float]) -> list[tuple[str, list[RBF], slice]]:
         """Kernels of these widths on all columns."""
-        kernels = [RBF(gamma=1.0 / sigma) for sigma in sigmas]
-        return [("all", kernels, slice(0, self.train.shape[1]))]
+        return [("all", [RBF(gamma=1.0 / sigma) for sigma in sigmas], slice(None))]
 
 
 @functools.cache
@@ -169,16 +167,6 @@ halves = functools.partial(partition, share=0.5, kind=Halves)
 def percent_wrong(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     """The error in percent."""
     return 100.0 * float(np.mean(model.predict(X) != y))
-
-
-def choose_C(machine: Any, X: np.ndarray, y: np.ndarray, grid: Sequence[float]) -> Any:
-    """The fitted machine, with C by cross-validation if the grid has several values."""
-    if len(grid) == 1:
-        return machine.set_params(C=grid[0]).fit(X, y)
-    with warnings.catch_warnings():
-        # some kinds of brain tumours have fewer rows than there are folds
-        warnings.filterwarnings("ignore", "The least populated class")
-        return GridSearchCV(machine, {"C": grid}, cv=C_FOLDS).fit(X, y).best_estimator_
 
 
 def svm_org(split: Halves) -> dict[str, float]:
@@ -357,145 +345,124 @@ def setting_row(lam: float, C: float) -> str:
 
 def better(
     results: Results, pairs: Sequence[Sequence[str]], ties: bool = False
-) -> tuple[bool, str]:
+) -> Iterator[Finding]:
     """Whether the first of each pair has the smaller mean error on every data set.
 
     With ``ties``, it may be larger by up to two standard errors.
     """
     verb = "not worse" if ties else "better"
-
-    def compared(first: str, second: str) -> tuple[bool, str]:
-        rows = results.some_rows
-        gaps = [results.difference(row, first, second, "error") for row in rows]
+    for first, second in pairs:
+        gaps = [results.difference(r, first, second, "error") for r in results.rows]
         won = [g <= 2 * np.nan_to_num(e) if ties else g < 0 for g, e in gaps]
         mean = float(np.mean([gap for gap, _ in gaps]))
-        return all(won), (
+        yield (
+            all(won),
             f"{first} {verb} than {second} on {sum(won)} of {len(won)} sets, "
-            f"{mean:+.2f} points on average"
+            f"{mean:+.2f} points on average",
         )
 
-    return all_hold(compared(*pair) for pair in pairs)
 
-
-def best(results: Results, column: str, other_than: str) -> tuple[bool, str]:
+def best(results: Results, column: str, other_than: str) -> Iterator[Finding]:
     """Whether a column has the smallest error on all data sets but one."""
-
-    def won(row: str) -> tuple[bool, str]:
-        columns = results.experiment.columns
-        winner = min(columns, key=lambda c: results.mean(row, c, "error"))
-        return winner == column or row == other_than, f"{row}: {winner}"
-
-    return all_hold(map(won, results.some_rows), mark=", ")
+    for row in results.rows:
+        errors = {c: results.mean(row, c, "error") for c in results.experiment.columns}
+        winner = min(errors, key=errors.__getitem__)
+        yield winner == column or row == other_than, f"{row}: {winner}"
 
 
-def sums_beat_kernels(results: Results, rows: Sequence[str]) -> tuple[bool, str]:
+def sums_beat_kernels(results: Results, rows: Sequence[str]) -> Iterator[Finding]:
     """Whether learned sums beat every single kernel on these data sets."""
-
-    def against_best(row: str, family: str) -> tuple[bool, str]:
+    for row, family in itertools.product(rows, ("HSIC", "SVM")):
         singles = [results.mean(row, f"{family}_ker{i}", "error") for i in range(1, 5)]
         gap = results.mean(row, f"{family}_mkl", "error") - min(singles)
-        return gap < 0, f"{row}, {family}: {gap:+.1f} against the best"
-
-    return all_hold(against_best(r, family) for r in rows for family in ("HSIC", "SVM"))
+        yield gap < 0, f"{row}, {family}: {gap:+.1f} against the best"
 
 
 def _times(results: Results, column: str) -> float:
     """Time relative to HSIC, as the median over data sets."""
-    return float(np.median(results.means(results.some_rows, column, "times HSIC")))
+    return float(np.median(results.means(results.rows, column, "times HSIC")))
 
 
-def same_time(results: Results) -> tuple[bool, str]:
+def same_time(results: Results) -> Iterator[Finding]:
     """Whether uHSIC takes between half and twice the time of HSIC."""
     ratio = _times(results, UHSIC)
-    return 0.5 <= ratio <= 2, f"uHSIC takes {ratio:.2f} times as long (median)"
+    yield 0.5 <= ratio <= 2, f"uHSIC takes {ratio:.2f} times as long (median)"
 
 
-def skfe_is_slower(results: Results) -> tuple[bool, str]:
+def skfe_is_slower(results: Results) -> Iterator[Finding]:
     """Whether SKFE takes longer than HSIC."""
     ratio = _times(results, SKFE)
-    return ratio > 1, f"{ratio:.1f} times as long (median)"
+    yield ratio > 1, f"{ratio:.1f} times as long (median)"
 
 
-def joint_is_slowest(results: Results) -> tuple[bool, str]:
+def joint_is_slowest(results: Results) -> Iterator[Finding]:
     """Whether the joint methods take longer than all others."""
     times = {name: _times(results, name) for name in (UHSIC, SKFE, JOINT, UJOINT)}
     found = ", ".join(f"{name} {ratio:.1f}" for name, ratio in times.items())
     slowest = min(times[JOINT], times[UJOINT]) > max(times[UHSIC], times[SKFE])
-    return slowest, f"times HSIC, median: {found}"
+    yield slowest, f"times HSIC, median: {found}"
 
 
 def _over_dimensions(results: Results) -> Iterator[tuple[str, str, np.ndarray]]:
     """Data set, column, and the errors over the dimensions."""
-    for name, sizes in DIMENSIONS.items():
-        rows = [dimension_row(name, size) for size in sizes]
+    for name in CLASSES:
+        rows = [dimension_row(name, size) for size in DIMENSIONS]
         for column in results.experiment.columns:
             yield name, column, results.means(rows, column, "error")
 
 
-def errors_fall(results: Results) -> tuple[bool, str]:
+def errors_fall(results: Results) -> Iterator[Finding]:
     """Whether errors in k - 1 dimensions are below those in one dimension."""
-
-    def fall(name: str, column: str, errors: np.ndarray) -> tuple[bool, str]:
-        last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
-        return last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
-
-    return all_hold(fall(*entry) for entry in _over_dimensions(results))
+    for name, column, errors in _over_dimensions(results):
+        last = errors[DIMENSIONS.index(CLASSES[name] - 1)]
+        yield last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
 
 
-def smallest_near_rank(results: Results) -> tuple[bool, str]:
+def smallest_near_rank(results: Results) -> Iterator[Finding]:
     """Whether the smallest error is generally at k - 2 to k dimensions."""
+    hits, places = [], []
+    for name, column, errors in _over_dimensions(results):
+        k, at = CLASSES[name], DIMENSIONS[int(np.argmin(errors))]
+        hits.append(k - 2 <= at <= k)
+        places.append(f"{name}, {column}: {at}")
+    yield (
+        bool(np.mean(hits) >= GENERALLY),
+        f"{sum(hits)} of {len(hits)} curves; smallest at {'; '.join(places)}",
+    )
 
-    def near(name: str, errors: np.ndarray) -> tuple[bool, int]:
-        k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
-        return k - 2 <= at <= k, at
 
-    found = {f"{n}, {c}": near(n, e) for n, c, e in _over_dimensions(results)}
-    hits = [is_near for is_near, _ in found.values()]
-    text = f"{sum(hits)} of {len(hits)} curves; smallest at "
-    text += "; ".join(f"{name}: {at}" for name, (_, at) in found.items())
-    return bool(np.mean(hits) >= GENERALLY), text
-
-
-def bounds_meet(results: Results) -> tuple[bool, str]:
+def bounds_meet(results: Results) -> Iterator[Finding]:
     """Whether the gap is closed in every split at every setting, and where it is."""
-    rows = results.some_rows
-
-    def met(column: str) -> tuple[bool, str]:
+    rows = results.rows
+    for column in results.experiment.columns:
         gaps = {row: np.max(results.values(row, column, "gap")) for row in rows}
         closed = [row for row in rows if gaps[row] < CLOSED]
         where = f" ({'; '.join(closed)})" if closed else ""
-        return closed == rows, f"{column} at {len(closed)} of {len(rows)}{where}"
+        found = f"bounds meet for {column} at {len(closed)} of {len(rows)}{where}"
+        yield closed == rows, found
 
-    return all_hold(map(met, results.experiment.columns), "bounds meet: ", ", ")
 
-
-def rounds_help(results: Results) -> tuple[bool, str]:
+def rounds_help(results: Results) -> Iterator[Finding]:
     """Whether the fourth round has a smaller error than the first."""
-
-    def helped(row: str, column: str) -> tuple[bool, str]:
+    for row, column in results.places:
         first, fourth = (results.mean(row, column, f"error {i}") for i in (1, 4))
-        return fourth < first, f"{row}, {column}: {first:.1f} to {fourth:.1f}"
-
-    return all_hold(itertools.starmap(helped, results.places))
+        yield fourth < first, f"{row}, {column}: {first:.1f} to {fourth:.1f}"
 
 
-def rounds_settle(results: Results) -> tuple[bool, str]:
+def rounds_settle(results: Results) -> Iterator[Finding]:
     """Whether the error changes by less than one point after the fourth round."""
-
-    def settled(row: str, column: str) -> tuple[bool, str]:
+    for row, column in results.places:
         errors = results.values(row, column, "errors")
         spread = float(np.mean(np.ptp(errors[:, 3:], axis=1)))
-        return spread < 1, f"{row}, {column}: {spread:.1f} points"
-
-    found = itertools.starmap(settled, results.places)
-    return all_hold(found, "largest minus smallest error from then on: ")
+        found = f"{row}, {column}: errors within {spread:.1f} points from then on"
+        yield spread < 1, found
 
 
 def draw_dimensions(results: Results) -> Any:
     """Figure 1: error against dimension, one panel per data set."""
-    figure, panels = subplots(len(DIMENSIONS))
-    for panel, (name, sizes) in zip(panels, DIMENSIONS.items(), strict=True):
-        at = {dimension_row(name, size): size for size in sizes}
+    figure, panels = subplots(len(CLASSES))
+    for panel, name in zip(panels, CLASSES, strict=True):
+        at = {dimension_row(name, size): size for size in DIMENSIONS}
         curves(results, at, "error", panel)
         panel.set(title=name, xlabel="dimension of the subspace", ylabel="error in %")
     panels[0].legend(frameon=False, fontsize="small")
@@ -588,8 +555,8 @@ IN_DIMENSIONS = {
     dimension_row(row, size): functools.partial(
         with_setting, row, size, per_class=FIGURE_PER_CLASS
     )
-    for row, sizes in DIMENSIONS.items()
-    for size in sizes
+    for row in CLASSES
+    for size in DIMENSIONS
 }
 SETTINGS = {
     setting_row(lam, C): functools.partial(with_setting, "Wine", (lam, C))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.datasets import load_wine
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 
 from kernelweave.datasets import fetch_views
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 #: A method may report a number or a list of numbers.
 Value = float | list[float]
+#: Whether something holds, and what was found.
+Finding = tuple[bool, str]
 #: Methods by name.
 Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
 #: Numbers of a table: (row, column) -> measure -> number.
 Cells = Mapping[tuple[str, str], Mapping[str, "Published"]]
+#: Folds in which the C of a support vector machine is chosen.
+C_FOLDS = 3
 #: The printed numbers and claims, in one file per paper.
 PRINTED = Path(__file__).parent / "printed"
 
@@ -102,11 +107,12 @@ class Claim:
     text : str
         What the paper says.
     check : callable
-        Takes the :class:`Results`; returns whether the claim holds, and the finding.
+        Takes the :class:`Results`; yields one or several findings, each with whether
+        the claim holds there. It holds if it does so everywhere.
     """
 
     text: str
-    check: Callable[[Results], tuple[bool, str]]
+    check: Callable[[Results], Iterable[Finding]]
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,7 @@ def _cells(
     return cells
 
 
-# ------------------------------------------------------------------- data, splits
+# ----------------------------------------------------------- data, splits, methods
 
 
 def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -293,6 +299,16 @@ def stratified(
         random_state=int(rng.integers(2**31)),
     )
     return train, test
+
+
+def choose_C(machine: Any, X: np.ndarray, y: np.ndarray, grid: Sequence[float]) -> Any:
+    """The fitted machine, with C by cross-validation if the grid has several values."""
+    if len(grid) == 1:
+        return machine.set_params(C=grid[0]).fit(X, y)
+    with warnings.catch_warnings():
+        # some kinds of brain tumours have fewer rows than there are folds
+        warnings.filterwarnings("ignore", "The least populated class")
+        return GridSearchCV(machine, {"C": grid}, cv=C_FOLDS).fit(X, y).best_estimator_
 
 
 def fit_seconds(model: Any, X: np.ndarray, y: np.ndarray) -> float:

@@ -22,7 +22,7 @@ numbers):
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,12 +34,13 @@ from kernelweave.models import TransductiveKernelSVC
 from kernelweave.models.shared.margin import NoMarginError
 from kernelweave.papers.experiment import (
     Columns,
+    Finding,
     Split,
     partition,
     read_paper,
     table_rows,
 )
-from kernelweave.papers.results import Results, all_hold
+from kernelweave.papers.results import Results
 
 #: Share of the rows that have labels.
 LABELLED = 0.6
@@ -191,12 +192,11 @@ EXPLICIT: Columns = {
 # ------------------------------------------------------------------------- claims
 
 
-def always_separates(results: Results) -> tuple[bool, str]:
+def always_separates(results: Results) -> Iterator[Finding]:
     """Whether K* separates the labelled rows of every split."""
-    rows = results.experiment.rows
-    shares = {row: results.mean(row, STAR, "separated") for row in rows}
-    found = ", ".join(f"{row} {share:.0f} percent" for row, share in shares.items())
-    return min(shares.values()) == 100, f"splits separated: {found}"
+    for row in results.experiment.rows:
+        share = results.mean(row, STAR, "separated")
+        yield share == 100, f"{row}: {share:.0f} percent of splits separated"
 
 
 def separating(results: Results, row: str) -> list[str]:
@@ -204,7 +204,7 @@ def separating(results: Results, row: str) -> list[str]:
     return [c for c in SINGLE if results.mean(row, c, "separated") == 100]
 
 
-def widest(results: Results) -> tuple[bool, str]:
+def widest(results: Results) -> Iterator[Finding]:
     """Whether K* has the largest margin in every split."""
     ratios, least = {}, np.inf
     for row in results.experiment.rows:
@@ -214,42 +214,37 @@ def widest(results: Results) -> tuple[bool, str]:
         least = min(least, float(np.min(star / best)))
         ratios[row] = float(np.mean(star) / np.mean(best))
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return least > 1, (
+    yield (
+        least > 1,
         f"margin of K* over the largest of the three: {found}; at equal trace divide "
-        "by 1.73"
+        "by 1.73",
     )
 
 
-def fewest_errors(results: Results) -> tuple[bool, str]:
+def fewest_errors(results: Results) -> Iterator[Finding]:
     """Whether K* makes fewer errors than every single kernel that separates."""
-
-    def against(row: str, column: str) -> tuple[bool, str]:
-        gap = results.difference(row, STAR, column, "errors")
-        return gap.mean < 0, f"{row}: {gap:+.1f} against {column}"
-
-    rows = results.experiment.rows
-    return all_hold(against(r, c) for r in rows for c in separating(results, r))
+    for row in results.experiment.rows:
+        for column in separating(results, row):
+            gap = results.difference(row, STAR, column, "errors")
+            yield gap.mean < 0, f"{row}: {gap:+.1f} against {column}"
 
 
-def heart_improves(results: Results) -> tuple[bool, str]:
+def heart_improves(results: Results) -> Iterator[Finding]:
     """Whether K* is better than K2 on Heart, in margin and errors."""
     wider, _ = results.difference("Heart", STAR, "K2", "margin")
     fewer = results.difference("Heart", STAR, "K2", "errors")
     found = f"margin {wider:+.3f}, errors {fewer:+.1f} against K2"
-    return bool(wider > 0 and fewer.mean < -2 * fewer.error), found
+    yield wider > 0 and fewer.mean < -2 * fewer.error, found
 
 
-def needs_negative_weights(results: Results) -> tuple[bool, str]:
+def needs_negative_weights(results: Results) -> Iterator[Finding]:
     """Whether weights of any sign make fewer errors than weights >= 0."""
-
-    def of(row: str) -> tuple[bool, str]:
+    for row in results.experiment.rows:
         gap = results.difference(row, STAR, POSITIVE, "errors")
         weights = np.mean(results.values(row, STAR, "weights"), axis=0)
         shown = ", ".join(f"{weight:.2f}" for weight in weights)
         found = f"{row}: {gap:+.1f} errors, weights ({shown})"
-        return gap.mean < -2 * gap.error, found
-
-    return all_hold(of(row) for row in results.experiment.rows)
+        yield gap.mean < -2 * gap.error, found
 
 
 #: The tables of the rows, and the widths of their Gaussian kernels.

@@ -19,7 +19,6 @@ from kernelweave.papers.results import (
     REPRODUCED,
     WORSE,
     Cell,
-    Estimate,
     Results,
 )
 from kernelweave.persistence import written_whole
@@ -34,9 +33,9 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    ours = f"{Estimate(cell.mean, cell.error):.{digits}f}"
+    ours = f"{cell.ours:.{digits}f}"
     if cell.published is not None and cell.published.deviation is not None:
-        spread = cell.error * np.sqrt(cell.splits)
+        spread = cell.ours.error * np.sqrt(cell.splits)
         ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""
     return _printed(cell.published, digits), ours, cell.verdict or "-"
 
@@ -82,11 +81,11 @@ def summary(all_results: Sequence[Results]) -> str:
             parts.append(f"of {total} {one if total == 1 else many}, {each}")
     beside = len(by_role.get("beside", []))
     if beside:
-        what = "number" if beside == 1 else "numbers"
-        parts.append(f"{beside} printed {what} next to ours, without a verdict")
+        shown = counted(beside, "printed number")
+        parts.append(f"{shown} next to ours, without a verdict")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
-        parts.append(f"{left_out} {'row' if left_out == 1 else 'rows'} left out")
+        parts.append(f"{counted(left_out, 'row')} left out")
     text = "; ".join(parts)
     return text[:1].upper() + text[1:] if text else "Nothing was compared"
 
@@ -203,8 +202,8 @@ def write_csv(folder: Path, results: Results) -> list[Path]:
             "measure": cell.measure.name,
             "paper": "" if cell.published is None else cell.published.value,
             "role": "" if cell.published is None else cell.published.role,
-            "mean": cell.mean,
-            "standard_error": cell.error,
+            "mean": cell.ours.mean,
+            "standard_error": cell.ours.error,
             "splits": cell.splits,
             "verdict": cell.verdict,
         }

@@ -62,8 +62,8 @@ class Cell:
         Its place in the table.
     measure : Measure
         What it measures.
-    mean, error : float
-        Our mean over splits, and its standard error (see :class:`Estimate`).
+    ours : Estimate
+        Our mean over splits, and its standard error.
     splits : int
         Number of splits.
     published : Published or None
@@ -77,8 +77,7 @@ class Cell:
     row: str
     column: str
     measure: Measure
-    mean: float
-    error: float
+    ours: Estimate
     splits: int
     published: Published | None
     verdict: str
@@ -111,17 +110,10 @@ class Results:
         return [row for row in self.experiment.rows if self.splits.get(row)]
 
     @property
-    def some_rows(self) -> list[str]:
-        """The rows that were run; a claim about them cannot be judged without any."""
-        if not self.rows:
-            raise KeyError("any data set")
-        return self.rows
-
-    @property
     def places(self) -> list[tuple[str, str]]:
         """Row and column of each cell."""
         columns = self.experiment.columns
-        return [(row, column) for row in self.some_rows for column in columns]
+        return [(row, column) for row in self.rows for column in columns]
 
     def values(self, row: str, column: str, measure: str) -> np.ndarray:
         """The values of all splits, (splits,) or (splits, length of the list)."""
@@ -157,42 +149,38 @@ class Results:
 
     def _cell(self, row: str, column: str, measure: Measure) -> Cell:
         experiment = self.experiment
-        mean, error = Estimate.of(self.values(row, column, measure.name))
+        ours = Estimate.of(self.values(row, column, measure.name))
         n = len(self.splits[row])
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
         if published is not None and published.role != "beside":
             # The paper's mean is over splits drawn in the same way as ours.
-            both = error * float(np.sqrt(1 + n / experiment.splits))
-            verdict = judge(measure, published, mean, both)
-        return Cell(row, column, measure, mean, error, n, published, verdict)
+            both = ours.error * float(np.sqrt(1 + n / experiment.splits))
+            verdict = judge(measure, published, ours.mean, both)
+        return Cell(row, column, measure, ours, n, published, verdict)
 
     def claims(self) -> list[tuple[str, str, str]]:
-        """Text, verdict and finding of each claim.
+        """Text, verdict and findings of each claim.
 
         There is no verdict if data are missing, or if a row has a single split, which
         says nothing about the next one.
         """
+        if not self.rows:
+            nothing = NOT_RUN, "no results for any data set"
+            return [(claim.text, *nothing) for claim in self.experiment.claims]
         checked = []
         several = all(len(splits) > 1 for splits in self.splits.values() if splits)
         for claim in self.experiment.claims:
             try:
-                holds, finding = claim.check(self)
+                findings = list(claim.check(self))
             except KeyError as error:
                 checked.append((claim.text, NOT_RUN, f"no results for {error}"))
                 continue
-            verdict = REPRODUCED if holds else NOT_REPRODUCED
-            checked.append((claim.text, verdict if several else ONE_SPLIT, finding))
+            everywhere = all(holds for holds, _ in findings)
+            verdict = REPRODUCED if everywhere else NOT_REPRODUCED
+            text = "; ".join(found for _, found in findings)
+            checked.append((claim.text, verdict if several else ONE_SPLIT, text))
         return checked
-
-
-def all_hold(
-    findings: Iterable[tuple[bool, str]], what: str = "", mark: str = "; "
-) -> tuple[bool, str]:
-    """Whether all findings hold, and their texts joined in one line."""
-    findings = list(findings)
-    texts = [text for _, text in findings]
-    return all(holds for holds, _ in findings), what + mark.join(texts)
 
 
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:

@@ -22,7 +22,7 @@ Section IV B. With these, the error of a single kernel is that given in the pape
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,9 @@ from sklearn.utils import check_random_state
 from kernelweave.datasets import fetch_views
 from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
-from kernelweave.models import KernelFDA, MultipleKernelFDA
+from kernelweave.models import MultipleKernelFDA
 from kernelweave.papers.experiment import (
+    Finding,
     Split,
     fit_seconds,
     read_paper,
@@ -105,14 +106,11 @@ def one_kernel_per_view(split: Split) -> list[tuple[str, RBF, slice]]:
 
 def discriminant(
     views: Any, norm: float, m: int, lam: float = SMALL_LAMBDA, **options: Any
-) -> Any:
-    """The estimator for a norm and the paper's lambda; ``inf``: uniform weights."""
+) -> MultipleKernelFDA:
+    """The estimator for a norm and the paper's lambda."""
     # kernels have trace m in this library, and trace one in the paper
-    alpha = lam * m
-    if np.isinf(norm):
-        return KernelFDA(views, alpha=alpha, psd="trust", cv=None)
     return MultipleKernelFDA(
-        views, norm=norm, alpha=alpha, psd="trust", cv=None, **options
+        views, norm=norm, alpha=lam * m, psd="trust", cv=None, **options
     )
 
 
@@ -289,12 +287,12 @@ def text_of(gaps: Mapping[str, Estimate], *rows: str) -> str:
     return "; ".join(f"{row}: {gaps[row]:+.3f}" for row in rows or gaps)
 
 
-def errors_fall(results: Results) -> tuple[bool, str]:
+def errors_fall(results: Results) -> Iterator[Finding]:
     """Whether both errors at 50 kernels are far below those at 5."""
     few, *_, many = results.experiment.rows
-    found = {c: results.means((few, many), c, "error") for c in (L1, L2)}
-    text = ", ".join(f"{c} from {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
-    return all(b < a / FAR_BELOW for a, b in found.values()), text
+    for column in (L1, L2):
+        first, last = results.means((few, many), column, "error")
+        yield last < first / FAR_BELOW, f"{column} from {first:.3f} to {last:.3f}"
 
 
 def ahead(
@@ -303,25 +301,25 @@ def ahead(
     columns: Sequence[str],
     rows: Sequence[str],
     sign: int = 1,
-) -> tuple[bool, str]:
+) -> Iterator[Finding]:
     """Whether one column minus another has this sign in each of the rows."""
     first, second = columns
     gaps = {row: results.difference(row, first, second, measure) for row in rows}
     holds = all(sign * gap.mean > 0 for gap in gaps.values())
-    return holds, f"{measure} of {first} minus {second}, {text_of(gaps)}"
+    yield holds, f"{measure} of {first} minus {second}, {text_of(gaps)}"
 
 
-def l2_grows(results: Results) -> tuple[bool, str]:
+def l2_grows(results: Results) -> Iterator[Finding]:
     """Whether the advantage of l2 is significant with 20 or more kernels, and grows."""
     rows = list(results.experiment.rows)[3:]
     gaps = {row: results.difference(row, L1, L2, "error") for row in rows}
     clear = all(mean > 2 * error for mean, error in gaps.values())
     slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps.values()], 1)[0]
     found = text_of(gaps, rows[0], rows[-1])
-    return bool(clear and slope > 0), f"error of l1 minus l2, {found}"
+    yield clear and slope > 0, f"error of l1 minus l2, {found}"
 
 
-def sparse_when_many(results: Results) -> tuple[bool, str]:
+def sparse_when_many(results: Results) -> Iterator[Finding]:
     """Whether l1 uses all of 5 kernels but not all of 30, and l2 uses all of both."""
     used = {
         (row, column): results.mean(row, column, "used")
@@ -331,20 +329,20 @@ def sparse_when_many(results: Results) -> tuple[bool, str]:
     few, many = results.experiment.rows
     holds = used[few, L1] > ALL_USED > used[many, L1] and used[many, L2] > ALL_USED
     text = ", ".join(f"{c} uses {100 * v:.0f} % of {r}" for (r, c), v in used.items())
-    return holds, text
+    yield holds, text
 
 
-def l2_beats_uniform(results: Results) -> tuple[bool, str]:
+def l2_beats_uniform(results: Results) -> Iterator[Finding]:
     """Whether l2 is nowhere worse than uniform weights beyond a standard error."""
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
     worst = text_of(gaps, min(gaps, key=gaps.__getitem__))
     last = text_of(gaps, rows[-1])
-    return holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
+    yield holds, f"precision of l2 minus uniform, smallest {worst}, last {last}"
 
 
-def selects_the_largest(results: Results) -> tuple[bool, str]:
+def selects_the_largest(results: Results) -> Iterator[Finding]:
     """Whether most kernels that l1 selects are among as many largest weights of l2."""
     found = {}
     for row in list(results.experiment.rows)[1:]:
@@ -358,36 +356,32 @@ def selects_the_largest(results: Results) -> tuple[bool, str]:
         found[row] = 100 * np.mean(shares, axis=0)
     among, chance = np.transpose(list(found.values()))
     third = list(found)[2]
-    text = (
+    yield (
+        bool(np.mean(among) > 50 and np.all(among > chance)),
         f"{found[third][0]:.0f} % of them with {third} kernels "
         f"({found[third][1]:.0f} % by chance), {np.mean(among):.0f} % on average "
-        f"({np.mean(chance):.0f} %)"
+        f"({np.mean(chance):.0f} %)",
     )
-    return bool(np.mean(among) > 50 and np.all(among > chance)), text
 
 
-def insensitive(results: Results) -> tuple[bool, str]:
+def insensitive(results: Results) -> Iterator[Finding]:
     """Whether mean precision moves by less than half a point between the lambdas."""
-    rows, columns = results.experiment.rows, results.experiment.columns
-    spans = {c: float(np.ptp(results.means(rows, c, "precision"))) for c in columns}
-    found = ", ".join(f"{column} {span:.4f}" for column, span in spans.items())
-    text = f"largest minus smallest precision: {found}"
-    return max(spans.values()) < NO_DIFFERENCE, text
+    for column in results.experiment.columns:
+        means = results.means(results.experiment.rows, column, "precision")
+        span = float(np.ptp(means))
+        yield span < NO_DIFFERENCE, f"precision of {column} within {span:.4f}"
 
 
-def tens_and_five(results: Results) -> tuple[bool, str]:
+def tens_and_five(results: Results) -> Iterator[Finding]:
     """Whether cutting planes take over ten iterations for l1, and under five for l2."""
     names = [f"{norm}, cutting plane" for norm in (L1, L2)]
     rows = results.experiment.rows
     l1, l2 = (results.means(rows, name, "iterations") for name in names)
-    found = (
-        f"l1 {min(l1):.1f} to {max(l1):.1f} iterations, "
-        f"l2 {min(l2):.1f} to {max(l2):.1f}"
-    )
-    return min(l1) > 10 and max(l2) < 5, found
+    yield min(l1) > 10, f"l1 {min(l1):.1f} to {max(l1):.1f} iterations"
+    yield max(l2) < 5, f"l2 {min(l2):.1f} to {max(l2):.1f}"
 
 
-def l1_is_slow(results: Results) -> tuple[bool, str]:
+def l1_is_slow(results: Results) -> Iterator[Finding]:
     """Whether l1 takes over three times as long as l2, with Newton for comparison."""
     ratios = {}
     for solver in ("cutting plane", "newton"):
@@ -395,7 +389,7 @@ def l1_is_slow(results: Results) -> tuple[bool, str]:
         l1, l2 = (results.means(rows, name, "seconds") for name in names)
         ratios[solver] = np.mean(l1 / l2)
     found = ", ".join(f"{ratio:.1f} with {name}" for name, ratio in ratios.items())
-    return bool(ratios["cutting plane"] > 3), f"time of l1 over l2: {found}"
+    yield ratios["cutting plane"] > 3, f"time of l1 over l2: {found}"
 
 
 # ---------------------------------------------------------------------- the paper

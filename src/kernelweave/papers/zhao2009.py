@@ -29,13 +29,12 @@ What the paper leaves open, what is not available, and what is done here
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
@@ -50,13 +49,20 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers.experiment import Columns, Split, partition, read_paper
+from kernelweave.papers.experiment import (
+    Columns,
+    Finding,
+    Split,
+    choose_C,
+    partition,
+    read_paper,
+)
 from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     fit_printed_mixture,
     fit_printed_posterior,
 )
-from kernelweave.papers.results import Estimate, Results, all_hold
+from kernelweave.papers.results import Estimate, Results
 
 N_GROUPS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.
@@ -289,8 +295,7 @@ def one_sum(
         train, test = split.train, split.test
         model = kind(split.views(), missing="zero", **other)
     if C:
-        search = GridSearchCV(model, {"C": C}, cv=3)
-        model = search.fit(train, split.y_train).best_estimator_
+        model = choose_C(model, train, split.y_train, C)
     else:
         model.fit(train, split.y_train)
     return measured(model, split, test, model.kernel_weights_)
@@ -373,15 +378,15 @@ def lacking(name: str, percent: int) -> str:
 
 def against(results: Results, column: str, other: str) -> Estimate:
     """Mean difference in accuracy over all rows."""
-    rows = results.some_rows
+    rows = results.rows
     each = np.array([results.difference(r, column, other, "accuracy") for r in rows])
     mean, error = np.mean(each[:, 0]), np.linalg.norm(each[:, 1]) / len(each)
     return Estimate(float(mean), float(error))
 
 
-def average_and_wins(results: Results) -> tuple[bool, str]:
+def average_and_wins(results: Results) -> Iterator[Finding]:
     """Whether MPKDA-Pri has the highest average of the four, and the most wins."""
-    columns, rows = (PRI, POS, KDA, SVM, BEST, AVERAGE), results.some_rows
+    columns, rows = (PRI, POS, KDA, SVM, BEST, AVERAGE), results.rows
     # as in the paper, accuracies are compared to two digits, so that several can win
     each = np.array(
         [[round(results.mean(r, c, "accuracy"), 2) for c in columns] for r in rows]
@@ -391,27 +396,28 @@ def average_and_wins(results: Results) -> tuple[bool, str]:
     text = ", ".join(f"{mean:.2f}" for mean in means[:4])
     best = ", ".join(str(count) for count in wins)
     most = means[0] > max(means[1:4]) and wins[0] > max(wins[1:])
-    return bool(most), (
+    yield (
+        most,
         f"{text} on average; best on {best} of {len(rows)} sets; the best and the "
-        f"average single kernel have {means[4]:.2f} and {means[5]:.2f}"
+        f"average single kernel have {means[4]:.2f} and {means[5]:.2f}",
     )
 
 
-def pri_is_best(results: Results) -> tuple[bool, str]:
+def pri_is_best(results: Results) -> Iterator[Finding]:
     """Whether prior projections have the highest mean accuracy of the four methods."""
-    gaps = {other: against(results, PRI, other) for other in (POS, KDA, SVM)}
-    found = ", ".join(f"{gap:+.3f} against {other}" for other, gap in gaps.items())
-    return all(gap.mean > 0 for gap in gaps.values()), found
+    for other in (POS, KDA, SVM):
+        gap = against(results, PRI, other)
+        yield gap.mean > 0, f"{gap:+.3f} against {other}"
 
 
-def pri_beats_pos(results: Results) -> tuple[bool, str]:
+def pri_beats_pos(results: Results) -> Iterator[Finding]:
     """Whether prior projections beat posterior ones by two standard errors."""
     gap, printed = against(results, PRI, POS), against(results, PRI, PRINTED_WEIGHTS)
     found = f"{gap:+.3f} against {POS}; {printed:+.3f} against {PRINTED_WEIGHTS}"
-    return bool(gap.mean > 2 * gap.error), found
+    yield gap.mean > 2 * gap.error, found
 
 
-def like_the_best_kernel(results: Results) -> tuple[bool, str]:
+def like_the_best_kernel(results: Results) -> Iterator[Finding]:
     """Whether prior projections match the kernel that is best on the test rows."""
     gap = against(results, PRI, BEST)
     rows = ", ".join(
@@ -419,48 +425,45 @@ def like_the_best_kernel(results: Results) -> tuple[bool, str]:
         for row in results.rows
     )
     similar = abs(gap.mean) <= max(SIMILAR, 2 * gap.error)
-    return similar, f"{gap:+.3f} against {BEST} ({rows})"
+    yield similar, f"{gap:+.3f} against {BEST} ({rows})"
 
 
-def learning_pays(results: Results) -> tuple[bool, str]:
+def learning_pays(results: Results) -> Iterator[Finding]:
     """Whether learned weights beat equal ones."""
     gap, prior = (against(results, column, EQUAL_WEIGHTS) for column in (PRI, PRIOR))
     found = f"{gap:+.3f} against equal weights; with a Dirichlet prior {prior:+.3f}"
-    return bool(gap.mean > 2 * gap.error), found
+    yield gap.mean > 2 * gap.error, found
 
 
 def _selected(results: Results, column: str) -> float:
-    return float(np.mean(results.means(results.some_rows, column, "kernels")))
+    return float(np.mean(results.means(results.rows, column, "kernels")))
 
 
-def few_kernels(results: Results) -> tuple[bool, str]:
+def few_kernels(results: Results) -> Iterator[Finding]:
     """Whether a class has at most five kernels in most splits."""
-    numbers = [results.values(row, PRI, "kernels") for row in results.some_rows]
+    numbers = [results.values(row, PRI, "kernels") for row in results.rows]
     share = float(np.mean(np.concatenate(numbers) <= 5))
     mean = _selected(results, PRI)
-    return share > 0.5, f"{mean:.1f} on average; {100 * share:.0f} percent of splits"
+    yield share > 0.5, f"{mean:.1f} on average; {100 * share:.0f} percent of splits"
 
 
-def order_of_sparsity(results: Results) -> tuple[bool, str]:
+def order_of_sparsity(results: Results) -> Iterator[Finding]:
     """Whether the numbers of kernels are in the order of the paper."""
     kda, pri, svm = (_selected(results, column) for column in (KDA, PRI, SVM))
-    return kda < pri < svm, f"{kda:.1f}, {pri:.1f} and {svm:.1f} kernels"
+    yield kda < pri < svm, f"{kda:.1f}, {pri:.1f} and {svm:.1f} kernels"
 
 
-def mapk_is_frequent(results: Results) -> tuple[bool, str]:
+def mapk_is_frequent(results: Results) -> Iterator[Finding]:
     """Whether the pathway is selected more often than the average one."""
-    rows = [row for row in results.some_rows if not row.startswith("TOX")]
+    rows = [row for row in results.rows if not row.startswith("TOX")]
     if not rows:
         raise KeyError("sets with pathways")
-
-    def frequent(column: str) -> tuple[bool, str]:
+    for column in (PRI, KDA, SVM):
         weights = np.concatenate([results.values(r, column, "weights") for r in rows])
         shares = 100 * np.mean(weights > SELECTED_WEIGHT, axis=0)
         own, mean = shares[PATHWAYS.index(MAPK)], np.mean(shares)
         text = f"{column} in {own:.0f} percent of splits, the average pathway in "
-        return own > mean, f"{text}{mean:.0f}"
-
-    return all_hold(map(frequent, (PRI, KDA, SVM)))
+        yield own > mean, f"{text}{mean:.0f}"
 
 
 def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
@@ -481,31 +484,28 @@ def _losses(results: Results, column: str, names: Sequence[str] = PANELS) -> Est
     return Estimate.of(np.concatenate(drops))
 
 
-def pri_loses_least(results: Results, name: str) -> tuple[bool, str]:
+def pri_loses_least(results: Results, name: str) -> Iterator[Finding]:
     """Whether prior projections lose less accuracy than one sum filled with zeros."""
     columns = (PRI, POS, KDA, SVM, KDA_MEAN, SVM_MEAN)
     losses = {column: _losses(results, column, [name]) for column in columns}
     found = ", ".join(f"{column} {loss:.3f}" for column, loss in losses.items())
     least = all(losses[PRI][0] < losses[column][0] for column in (KDA, SVM))
-    return least, f"accuracy lost: {found}"
+    yield least, f"accuracy lost: {found}"
 
 
-def origin_hurts(results: Results) -> tuple[bool, str]:
+def origin_hurts(results: Results) -> Iterator[Finding]:
     """Whether zeros before centring cost accuracy where the most rows are missing."""
-
-    def of(name: str, column: str, other: str) -> tuple[bool, str]:
+    for name in PANELS:
         _, row = _fewest_and_most(results, name)
-        gap = results.difference(row, column, other, "accuracy")
-        return gap.mean < 0, f"{row}: {gap:+.3f} for {column}"
-
-    pairs = ((KDA, KDA_MEAN), (SVM, SVM_MEAN))
-    return all_hold(of(name, *pair) for name in PANELS for pair in pairs)
+        for column, other in ((KDA, KDA_MEAN), (SVM, SVM_MEAN)):
+            gap = results.difference(row, column, other, "accuracy")
+            yield gap.mean < 0, f"{row}: {gap:+.3f} for {column}"
 
 
-def pos_loses_more(results: Results) -> tuple[bool, str]:
+def pos_loses_more(results: Results) -> Iterator[Finding]:
     """Whether posterior projections lose more than prior ones."""
     pri, pos = _losses(results, PRI)[0], _losses(results, POS)[0]
-    return pos > pri, f"{pos:.3f} against {pri:.3f}"
+    yield pos > pri, f"{pos:.3f} against {pri:.3f}"
 
 
 def draw_lacking(results: Results) -> Any:

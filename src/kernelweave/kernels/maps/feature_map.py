@@ -111,8 +111,9 @@ class FeatureKernelMap(FittedMap):
             shape = (rows[0].shape[0], sum(widths[i] for i in dense))
             features = empty(shape, self.like)
             recipe.write(views, features, dense)
-            total = features @ xp.concat([own[i] for i in dense], axis=0)
-            total = as_float(total, coef.dtype)
+            both = xp.result_type(features, coef)  # only NumPy converts by itself
+            stacked = as_float(xp.concat([own[i] for i in dense], axis=0), both)
+            total = as_float(as_float(features, both) @ stacked, coef.dtype)
         for i in wanted:
             if recipe.sparse[i]:
                 block = rows[recipe.view_of[i]]

@@ -22,7 +22,9 @@ from kernelweave.solvers.solve import solve
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
 
 
-class BestWeights:
+def best_weights(
+    bank: DenseBank, weights: WeightSet, problem: SubspaceSVM, duals: np.ndarray
+) -> tuple[SubspaceSVM, np.ndarray, float]:
     """The best weights for fixed dual variables: Eq. 40, or Eq. 27 with A for L.
 
     ``max_w tr(A' T(w) A) = norm(A)^2 - min_w alpha tr(A' (G + alpha I)^-1 A)`` with
@@ -37,23 +39,25 @@ class BestWeights:
         The allowed weights.
     problem : SubspaceSVM
         Uncorrelated; alpha, signs and C are taken from it.
+    duals : ndarray of shape (n, m)
+        A.
+
+    Returns
+    -------
+    problem : SubspaceSVM
+        The problem at the best weights.
+    weights : ndarray of shape (p,)
+        These weights.
+    bound : float
+        A lower bound on the optimum.
     """
-
-    def __init__(
-        self, bank: DenseBank, weights: WeightSet, problem: SubspaceSVM
-    ) -> None:
-        self.bank, self.weights, self.problem = bank, weights, problem
-
-    def __call__(self, duals: np.ndarray) -> tuple[SubspaceSVM, np.ndarray, float]:
-        """The problem at the best weights for A (n, m), these, and the bound from A."""
-        now = self.problem
-        target, alpha = from_numpy(duals, self.bank.like), now.kernel.alpha
-        found = solve(Fisher(self.bank, target, alpha), self.weights, tol=now.tol)
-        explained = float(np.sum(duals**2)) - found.lower_bound
-        kernel = RegularizedKernel(self.bank.combine(found.weights), alpha)
-        problem = SubspaceSVM(kernel, now.signs, now.C, True, now.tol)
-        bound = float(np.sum(duals * now.signs)) - 0.5 * explained
-        return problem, found.weights, bound
+    target, alpha = from_numpy(duals, bank.like), problem.kernel.alpha
+    found = solve(Fisher(bank, target, alpha), weights, tol=problem.tol)
+    explained = float(np.sum(duals**2)) - found.lower_bound
+    kernel = RegularizedKernel(bank.combine(found.weights), alpha)
+    there = SubspaceSVM(kernel, problem.signs, problem.C, True, problem.tol)
+    bound = float(np.sum(duals * problem.signs)) - 0.5 * explained
+    return there, found.weights, bound
 
 
 def alternate(
@@ -61,9 +65,10 @@ def alternate(
 ) -> Iterator[tuple[JointPoint, float]]:
     """Train SVMs on a subspace, take the best subspace for them, and repeat.
 
-    Eqs. 9 and 20 or, with ``reweigh`` (a :class:`BestWeights`), Eqs. 39 and 40, which
-    also choose the weights of several kernels. It need not converge: the upper and
-    lower bounds often stay apart, and the rounds cycle.
+    Eqs. 9 and 20 or, with ``reweigh`` (:func:`best_weights` of a bank, allowed weights
+    and the problem), Eqs. 39 and 40, which also choose the weights of several kernels.
+    It need not converge: the upper and lower bounds often stay apart, and the rounds
+    cycle.
 
     Yields
     ------
