@@ -113,16 +113,7 @@ def _certificate(model: Any) -> Section:
             "why": "The weights of this model are not learned, so there is no optimum "
             "to certify."
         }
-    numbers = [("value", f"{certificate.value:.10g}")]
-    convex = certificate.stationarity is None
-    if convex:
-        numbers += [
-            ("lower bound", f"{certificate.lower_bound:.10g}"),
-            ("gap", f"{certificate.gap:.1e} {certificate.unit}"),
-        ]
-    else:
-        numbers.append(("relative stationarity", f"{certificate.stationarity:.1e}"))
-    return {"convex": convex, "numbers": numbers, "found": certificate}
+    return {"found": certificate}
 
 
 def _card(case: Case, started: float) -> list[tuple[str, str]]:
