@@ -218,17 +218,16 @@ CACHED_ROWS = 64
 INVERSE_COLUMNS = 512
 
 
-def _spans(n: int, size: int | None = None) -> list[slice]:
-    size = size or BLOCK
+def _spans(n: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def _in_blocks(a: Array, block: int | None) -> bool:
+def _in_blocks(a: Array) -> bool:
     """Whether ``a`` is factored in blocks; LAPACK needs no copy of a NumPy array."""
-    return a.shape[0] > (block or BLOCK) and has_views(a) and not is_numpy(a)
+    return a.shape[0] > BLOCK and has_views(a) and not is_numpy(a)
 
 
-def cholesky(a: Array, *, overwrite: bool = False, block: int | None = None) -> Array:
+def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
 
     Only the lower triangle is read; of NumPy arrays the upper one, since LAPACK takes
@@ -237,15 +236,12 @@ def cholesky(a: Array, *, overwrite: bool = False, block: int | None = None) -> 
     ``overwrite`` allows the memory of ``a`` to be reused, so that no second matrix is
     needed; the strict upper triangle of the result is then undefined, so use it through
     :func:`solve_triangular` only.
-
-    ``block`` is the size of blocks and of the largest matrix that needs none; functions
-    that take the factor must be given the same size.
     """
-    if _in_blocks(a, block):
-        return _cholesky_in_place(a if overwrite else detached(a), block or BLOCK)
-    if is_numpy(a) and a.shape[0] > (block or LAPACK_ROWS):
+    if _in_blocks(a):
+        return _cholesky_in_place(a if overwrite else detached(a), BLOCK)
+    if is_numpy(a) and a.shape[0] > LAPACK_ROWS:
         rows = a if overwrite else np.array(a, order="C")
-        return _cholesky_in_place(rows.T, block or HOST_BLOCK)
+        return _cholesky_in_place(rows.T, HOST_BLOCK)
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: SciPy's own checks take longer than a
         # small factorisation, and solvers need hundreds of them.
@@ -324,7 +320,7 @@ def _subtract_product(out: Array, left: Array, right: Array) -> None:
     if is_numpy(out):  # a third of the time, in the order of its memory
         out -= (right @ left.T).T
         return
-    for part in _spans(left.shape[1]):  # CuPy copies the factors of a product
+    for part in _spans(left.shape[1], BLOCK):  # CuPy copies the factors of a product
         out -= left[:, part] @ right[:, part].T
 
 
@@ -370,9 +366,7 @@ def robust_cholesky(
     raise failure
 
 
-def solve_triangular(
-    factor: Array, b: Array, *, transpose: bool = False, block: int | None = None
-) -> Array:
+def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Array:
     """Solve ``L x = b`` (or ``L' x = b``) for the lower factor of :func:`cholesky`."""
     if is_numpy(factor):
         if not b.size:
@@ -385,8 +379,8 @@ def solve_triangular(
         if zero:
             raise linalg.LinAlgError(f"entry {zero} of the factor's diagonal is 0")
         return found
-    if _in_blocks(factor, block):
-        return _solve_in_blocks(factor, b, transpose, _spans(factor.shape[0], block))
+    if _in_blocks(factor):
+        return _solve_in_blocks(factor, b, transpose)
     if compat.is_torch_array(factor):
         import torch
 
@@ -400,11 +394,10 @@ def solve_triangular(
     return xp.linalg.solve(factor.T if transpose else factor, b)
 
 
-def _solve_in_blocks(
-    factor: Array, b: Array, transpose: bool, spans: list[slice]
-) -> Array:
+def _solve_in_blocks(factor: Array, b: Array, transpose: bool) -> Array:
     """:func:`solve_triangular` without a copy of the factor."""
     n, x = factor.shape[0], namespace(b).asarray(b, copy=True)
+    spans = _spans(n, BLOCK)
     for own in reversed(spans) if transpose else spans:
         known = slice(own.stop, n) if transpose else slice(0, own.start)
         if known.start < known.stop:
@@ -419,7 +412,7 @@ def _solve_in_blocks(
     return x
 
 
-def inverse_diagonal(factor: Array, *, block: int | None = None) -> Array:
+def inverse_diagonal(factor: Array) -> Array:
     """The diagonal (n,) of ``(L L')^-1``, the sums of squares of the columns of L^-1.
 
     ``factor`` is from ``cholesky(overwrite=True)`` and may be overwritten: beyond it,
@@ -427,7 +420,7 @@ def inverse_diagonal(factor: Array, *, block: int | None = None) -> Array:
     """
     if is_numpy(factor):
         inverse, found = _inverted("trtri", factor, overwrite=True), []
-        for own in _spans(factor.shape[0], block or INVERSE_COLUMNS):
+        for own in _spans(factor.shape[0], INVERSE_COLUMNS):
             corner = np.tril(inverse[own, own])
             below = inverse[own.stop :, own]
             found.append(
@@ -435,7 +428,7 @@ def inverse_diagonal(factor: Array, *, block: int | None = None) -> Array:
                 + np.einsum("ij,ij->j", below, below)
             )
         return np.concatenate(found)
-    parts = _inverse_columns(factor, block)
+    parts = _inverse_columns(factor)
     xp = namespace(factor)
     return xp.concat([xp.sum(columns * columns, axis=0) for _, columns in parts])
 
@@ -460,16 +453,14 @@ def _inverted(routine: str, factor: np.ndarray, overwrite: bool = False) -> np.n
     return inverse
 
 
-def _inverse_columns(
-    factor: Array, block: int | None = None
-) -> Iterator[tuple[slice, Array]]:
+def _inverse_columns(factor: Array) -> Iterator[tuple[slice, Array]]:
     """``L^-1``, a few columns at a time, without the rows of zeros above them."""
     xp, n, home = namespace(factor), factor.shape[0], device(factor)
-    for own in _spans(n, block):
+    for own in _spans(n, BLOCK):
         shape = n - own.start, own.stop - own.start
         identity = xp.eye(*shape, dtype=factor.dtype, device=home)
         part = factor[own.start :, own.start :]
-        yield own, solve_triangular(part, identity, block=block)
+        yield own, solve_triangular(part, identity)
 
 
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
@@ -491,7 +482,7 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
     half = lower_inverse(factor)
     xp, n = namespace(half), half.shape[0]
     diagonal, squares = zeros((n,), half), zeros((n,), half)
-    for own in _spans(n):  # no temporary array is larger than some rows
+    for own in _spans(n, BLOCK):  # no temporary array is larger than some rows
         columns = half[own.start :, own]
         diagonal[own] = xp.sum(columns * columns, axis=0)
         # rows of M^-1 = L^-T L^-1 up to the diagonal, where L^-1 has no zeros
@@ -524,10 +515,9 @@ def psd_factor(K: np.ndarray, null: float = 0.0) -> np.ndarray:
     return vectors[:, keep] * np.sqrt(values[keep])
 
 
-def solve_factored(factor: Array, b: Array, *, block: int | None = None) -> Array:
+def solve_factored(factor: Array, b: Array) -> Array:
     """``(L L')^-1 b``."""
-    half = solve_triangular(factor, b, block=block)
-    return solve_triangular(factor, half, transpose=True, block=block)
+    return solve_triangular(factor, solve_triangular(factor, b), transpose=True)
 
 
 def solve_stack(factor: Array, products: Array) -> Array:
