@@ -45,7 +45,7 @@ def collect(case: Case) -> dict[str, Any]:
         contents["without"] = without_each(case)
         say("columns and single rows")
         contents |= {
-            "pictures": pictures(case.result.held_out, model),
+            "pictures": pictures(case.held, model),
             "columns": columns(case),
             "rows": rows(case),
         }
@@ -118,7 +118,7 @@ def _certificate(model: Any) -> Section:
 
 def _card(case: Case, started: float) -> list[tuple[str, str]]:
     """The model card, as pairs of a name and a value."""
-    model, y, fold, seed = case.model, case.y, case.fold, case.how["random_state"]
+    model, y, fold, seed = case.model, case.y, case.held.fold, case.how["random_state"]
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k != "views"}
     defaults = type(model)().get_params(deep=False)
     changed = {k: v for k, v in parameters.items() if repr(defaults[k]) != repr(v)}
