@@ -413,12 +413,8 @@ class AblationDisplay:
         X: Any,
         y: Any,
         *,
-        groups: Any = None,
-        cv: Any = 5,
-        cost: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
         axes: Any = None,
+        **settings: Any,
     ) -> AblationDisplay:
         """Fit the model without and with each view, and draw the losses.
 
@@ -428,27 +424,18 @@ class AblationDisplay:
             Fitted estimator of this package, or a Pipeline or search that ends in one.
         X, y : array-like
             The rows and targets.
-        groups, cv, cost, n_jobs, random_state
-            See :func:`view_ablation`.
         axes : array of two matplotlib Axes, default=None
             Axes to draw in; None creates a new figure.
+        **settings : object
+            Other parameters of :func:`view_ablation`: ``groups``, ``cv``, ``cost``,
+            ``scoring``, ``n_jobs`` and ``random_state``.
 
         Returns
         -------
         display : AblationDisplay
             The plot.
         """
-        result = view_ablation(
-            estimator,
-            X,
-            y,
-            groups=groups,
-            cv=cv,
-            cost=cost,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        return cls(result=result).plot(axes=axes)
+        return cls(result=view_ablation(estimator, X, y, **settings)).plot(axes=axes)
 
     def plot(self, axes: Any = None) -> AblationDisplay:
         """Draw both parts.

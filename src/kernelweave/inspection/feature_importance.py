@@ -465,13 +465,10 @@ class FeatureImportanceDisplay(Drawn):
         estimator: Any,
         view: str,
         *,
-        X: Any = None,
-        y: Any = None,
-        n_resamples: int = 0,
-        random_state: Any = None,
         output: Any = None,
         ax: Any = None,
         max_features: int = 20,
+        **settings: Any,
     ) -> FeatureImportanceDisplay:
         """Draw the columns of a view of a fitted model.
 
@@ -482,28 +479,22 @@ class FeatureImportanceDisplay(Drawn):
             ends in one.
         view : str
             Name of the view.
-        X, y, n_resamples, random_state : object
-            See :func:`feature_importance`.
         output : object, default=None
             The class or target number to draw; needed if there are several.
         ax : matplotlib Axes, default=None
             Axes to draw in; None creates a new figure.
         max_features : int, default=20
             Maximum number of columns; those with the largest importance are drawn.
+        **settings : object
+            Other parameters of :func:`feature_importance`: ``X``, ``y``,
+            ``n_resamples`` and ``random_state``.
 
         Returns
         -------
         display : FeatureImportanceDisplay
             The plot.
         """
-        rows = feature_importance(
-            estimator,
-            view,
-            X=X,
-            y=y,
-            n_resamples=n_resamples,
-            random_state=random_state,
-        )
+        rows = feature_importance(estimator, view, **settings)
         known = np.array(list(dict.fromkeys(row["output"] for row in rows))).tolist()
         if output not in known:
             raise ValueError(

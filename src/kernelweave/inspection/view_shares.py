@@ -313,25 +313,13 @@ class ViewSharesDisplay(Drawn):
         display : ViewSharesDisplay
             The plot.
         """
+        draws = {"groups": groups, "random_state": random_state}
         rows = weight_intervals(
-            estimator,
-            X,
-            y,
-            groups=groups,
-            n_resamples=n_resamples,
-            confidence=confidence,
-            random_state=random_state,
+            estimator, X, y, n_resamples=n_resamples, confidence=confidence, **draws
         )
         pvalues = None
         if n_decoys is not None:
-            pvalues = view_pvalues(
-                estimator,
-                X,
-                y,
-                groups=groups,
-                n_decoys=n_decoys,
-                random_state=random_state,
-            )
+            pvalues = view_pvalues(estimator, X, y, n_decoys=n_decoys, **draws)
         title = f"Shares of the views, {100 * confidence:g} % intervals over halves"
         title = with_caution(title, fitted_model(estimator))
         display = cls(rows=rows, pvalues=pvalues, title=title)
