@@ -666,6 +666,15 @@ def test_every_model_file_is_described(capsys, model):
             assert text in refused(capsys, command, "model.kw", "new.csv")
 
 
+def test_many_views_with_little_weight_each(capsys):
+    rng = np.random.default_rng(0)
+    views = [(f"v{j}", "linear", [j]) for j in range(120)]
+    model = kernelweave.KernelFDA(views, cv=None)
+    kernelweave.save(model.fit(rng.normal(size=(12, 120)), np.arange(12) % 2), "k.kw")
+    assert main(["inspect", "k.kw"]) == 0
+    assert "\nEvery view has less than 1 % of the weight.\n" in capsys.readouterr().out
+
+
 def test_no_bound_is_printed_where_there_is_none(capsys):
     rng = np.random.default_rng(0)
     model = MultipleKernelFDA([("x", "linear", [0, 1])], objective="loo", cv=None)

@@ -23,7 +23,7 @@ from kernelweave.models.shared.inputs import (
     of_own_type,
     read_groups,
 )
-from kernelweave.views.columns import is_dict, is_precomputed, some
+from kernelweave.views.columns import counted, is_dict, is_precomputed, some
 from kernelweave.views.precomputed import stack_kernels
 
 
@@ -155,6 +155,17 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
 def shares_of(model: Any) -> dict[str, float]:
     """The share of each view, the largest first."""
     return dict(sorted(model.view_shares_.items(), key=lambda item: -item[1]))
+
+
+def weight_in_words(model: Any) -> str:
+    """Which views have the weight, in a sentence."""
+    shares = shares_of(model)
+    large = [f"{v} ({100 * s:.0f} %)" for v, s in shares.items() if s >= 0.01]
+    if not large:
+        return "Every view has less than 1 % of the weight."
+    small = len(shares) - len(large)
+    rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""
+    return f"The weight went to {some(large)}{rest}."
 
 
 def chosen_by(model: Any) -> dict[str, np.ndarray]:

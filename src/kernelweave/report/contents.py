@@ -17,6 +17,7 @@ from kernelweave.inspection._rows import (
     observed_views,
     shares_of,
     views_of,
+    weight_in_words,
 )
 from kernelweave.models.shared.base import weights_differ
 from kernelweave.persistence import library_versions
@@ -78,10 +79,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     ]
     cautions = contents["shares"]["cautions"]
     if len(own) > 1 and weights_differ(model):
-        large = [f"{v} ({100 * s:.0f} %)" for v, s in own.items() if s >= 0.01]
-        small = len(own) - len(large)
-        rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""
-        sentences.append(f"The weight went to {some(large, 5)}{rest}.")
+        sentences.append(weight_in_words(model))
     return " ".join(sentences + cautions[:1])
 
 
