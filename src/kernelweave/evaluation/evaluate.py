@@ -14,11 +14,11 @@ from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,
-    groups_for,
+    design_for,
     log_losses,
     observed_views,
     rows_by_class,
@@ -176,8 +176,7 @@ def evaluate(
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
-    codes = groups_for(model, groups, n, "evaluate", "holds out groups")
-    design = RowDesign(n, weights, codes)
+    design = design_for(model, groups, n, "evaluate", "holds out groups", weights)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -38,10 +38,15 @@ def without_repeated_warnings() -> Iterator[None]:
         yield
 
 
-def groups_for(
-    model: KernelModel, groups: Any, n: int, owner: str, does: str
-) -> np.ndarray | None:
-    """Codes of the groups of n rows; a warning if only ``fit`` was given groups.
+def design_for(
+    model: KernelModel,
+    groups: Any,
+    n: int,
+    owner: str,
+    does: str,
+    weights: np.ndarray | None = None,
+) -> RowDesign:
+    """The groups (and weights) of n rows; a warning if only ``fit`` was given groups.
 
     ``owner`` and what it ``does`` with groups are for messages.
     """
@@ -53,7 +58,7 @@ def groups_for(
             KernelWarning,
             stacklevel=3,
         )
-    return read_groups(groups, n, owner, does)
+    return RowDesign(n, weights, read_groups(groups, n, owner, does))
 
 
 def warn_of_weights(model: KernelModel, owner: str) -> None:

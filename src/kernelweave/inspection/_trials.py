@@ -16,12 +16,12 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,
+    design_for,
     fitted_model,
-    groups_for,
     has_products,
     last_step,
     log_losses,
@@ -142,8 +142,7 @@ class Trials:
                 "set are predicted without the model, which a scorer cannot do"
             )
         n, does = len(self.y), "holds out groups"
-        codes = groups_for(model, groups, n, "view_ablation", does)
-        self.design = RowDesign(len(self.y), groups=codes)
+        self.design = design_for(model, groups, n, "view_ablation", does)
         warn_of_weights(model, "view_ablation")
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
