@@ -211,17 +211,14 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
         text = re.sub(end, "", text, flags=re.MULTILINE)
     header = _check_shape(path, text, separator)
     decimal = _decimal_mark(path, text, separator)
-    try:
-        frame = pandas.read_csv(
-            io.StringIO(text),
-            sep=separator,
-            decimal=decimal,
-            dtype={name: "str" for name in header if name.strip() in as_text},
-            skipinitialspace=True,
-            low_memory=False,
-        )
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise ValueError(f"{path} is not a table: {error}") from error
+    frame = pandas.read_csv(
+        io.StringIO(text),
+        sep=separator,
+        decimal=decimal,
+        dtype={name: "str" for name in header if name.strip() in as_text},
+        skipinitialspace=True,
+        low_memory=False,
+    )
     return frame.copy()  # in one piece, rather than one for each column
 
 
