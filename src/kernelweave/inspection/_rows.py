@@ -238,7 +238,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray:
         Other weights of the rows.
     """
     classes, codes = np.unique(y, return_inverse=True)
-    priors = check_priors(model.get_params(deep=False).get("priors"), classes)
+    priors = check_priors(getattr(model, "priors", None), classes)
     each = np.ones(len(y)) if weights is None else weights
     factors = class_weights(model.class_weight, classes, codes, each)
     if priors is not None:
@@ -248,7 +248,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray:
 
 def by_class_of(model: Any, measure: str) -> str:
     """The name of a measure in which rows count as in :func:`rows_by_class`."""
-    if model.get_params(deep=False).get("priors") is not None:
+    if getattr(model, "priors", None) is not None:
         return f"prior-weighted {measure}"
     if model.class_weight is None:
         return measure
