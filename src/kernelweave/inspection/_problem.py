@@ -107,15 +107,17 @@ class WeightProblem:
         design = self.design.restrict(rows)
         return list(self.model._criteria(bank, self.targets[rows], design))
 
-    def solutions(self, bank: Bank, rows: np.ndarray) -> list[Solution]:
+    def solutions(
+        self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
+    ) -> list[Solution]:
         """Solve every criterion for kernels over ``rows``."""
         criteria = self.criteria(bank, rows)
-        return [solve(one, self.model._weight_set, tol=LOOSE) for one in criteria]
+        return [solve(one, self.model._weight_set, tol=tol) for one in criteria]
 
-    def weights(self, bank: Bank, rows: np.ndarray) -> np.ndarray:
+    def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``, without that of the identity."""
         scale, found = self.model._weight_set.scale, []
-        for solution in self.solutions(bank, rows):
+        for solution in self.solutions(bank, rows, tol):
             own = solution.weights[-bank.n_kernels :]
             found.append(scale(own) if np.any(own) else own)
         return np.mean(found, axis=0)
