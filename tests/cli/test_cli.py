@@ -130,7 +130,7 @@ def test_fit(data, made, tmp_path, capsys):
         f"status       {proof.status}",
         f"value        {proof.value:.10g}",
         f"lower bound  {proof.lower_bound:.10g}",
-        f"gap          {proof.gap:.1e} {proof.unit}",
+        f"gap          {proof.gap:.2e} {proof.unit}",
         f"problem      {proof.problem}",
     ):
         assert f"  {line}\n" in out

@@ -346,6 +346,9 @@ def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
     assert views["person"] == ("auto", ["clinical.age", "clinical.smoker"])
     (pipe, linear), columns = views["rna"]
     assert (pipe.kernel.gamma, linear, columns) == (0.5, "linear", ["rna.a", "rna.b"])
+    assert main([*command, *more, "--view", "person=clinical.smoker"]) == 0
+    views = {name: columns for name, _, columns in kernelweave.load("model.kw").views}
+    assert views["person"] == ["clinical.smoker"]  # not as in the file
     found = table("kernelweave-fit/predictions.csv")
     site = clinical.set_index("patient").loc[found["patient"], "site"].to_numpy()
     assert pandas.Series(found["fold"].to_numpy()).groupby(site).nunique().eq(1).all()
@@ -661,6 +664,26 @@ def test_every_model_file_is_described(capsys, model):
         text = f"model.kw holds a {type(model).__name__}, which is not a classifier"
         for command in ("predict", "report"):
             assert text in refused(capsys, command, "model.kw", "new.csv")
+
+
+def test_many_views_with_little_weight_each(capsys):
+    rng = np.random.default_rng(0)
+    views = [(f"v{j}", "linear", [j]) for j in range(120)]
+    model = kernelweave.KernelFDA(views, cv=None)
+    kernelweave.save(model.fit(rng.normal(size=(12, 120)), np.arange(12) % 2), "k.kw")
+    assert main(["inspect", "k.kw"]) == 0
+    assert "\nEvery view has less than 1 % of the weight.\n" in capsys.readouterr().out
+
+
+def test_no_bound_is_printed_where_there_is_none(capsys):
+    rng = np.random.default_rng(0)
+    model = MultipleKernelFDA([("x", "linear", [0, 1])], objective="loo", cv=None)
+    kernelweave.save(model.fit(rng.normal(size=(12, 3)), np.arange(12) % 2), "model.kw")
+    assert main(["inspect", "model.kw"]) == 0
+    out = capsys.readouterr().out
+    for name, text in model.certificate_.numbers.items():
+        assert f"  {name:<12} {text}\n" in out
+    assert "stationarity" in out and "bound" not in out
 
 
 def test_report_of_a_saved_model(fitted, capsys, monkeypatch):

@@ -13,6 +13,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelSVC,
 )
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection import view_pvalues
 from kernelweave.inspection.pvalues import _blocks, _order
 
@@ -97,7 +98,7 @@ def test_groups_of_a_size_change_places(rng):
     """A decoy has the rows of one group of the same size in place of each group's."""
     groups = rng.permutation(np.repeat(np.arange(9), [1, 1, 2, 2, 3, 3, 3, 5, 6]))
     targets, random = rng.integers(2, size=26), np.random.RandomState(0)
-    blocks = _blocks(targets, groups)
+    blocks = _blocks(targets, RowDesign(len(targets), groups=groups))
     sizes, taken, places = np.bincount(groups), set(), set()
     for _ in range(60):
         order = _order(blocks, len(groups), random)

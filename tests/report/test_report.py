@@ -229,9 +229,9 @@ def test_sections_are_about_the_model_that_is_judged(monkeypatch):
     model.set_params(cv=3).fit(X, y)
     how = {"cv": 2, "groups": None, "sample_weight": None, "random_state": 0}
     case = Case(model, X, y, 2, 2, how | {"baselines": False})
-    test = np.flatnonzero(case.fold == 1)
-    held = case.result.held_out.probability[test]
-    np.testing.assert_allclose(case.part.predict_proba(X[test]), held)
+    test = np.flatnonzero(case.held.fold == 1)
+    held = case.held.probability[test]
+    np.testing.assert_allclose(case.held.part.predict_proba(X[test]), held)
     ablated = []
     monkeypatch.setattr(
         views_module, "view_ablation", lambda m, *a, **k: ablated.append(m)
@@ -247,8 +247,8 @@ def test_rows_of_a_held_out_group_explain_nothing():
     y[(y == "c") & (groups > 0)] = "b"
     how = {"cv": 2, "groups": groups, "sample_weight": None, "random_state": 0}
     case = Case(model, X, y, 2, 2, how | {"baselines": False})
-    assert case.fold[2] == 0
-    assert not set(groups[case.train]) & set(groups[case.fold == 1])
+    assert case.held.fold[2] == 0
+    assert not set(groups[case.held.train]) & set(groups[case.held.fold == 1])
 
 
 def test_rows_of_one_class_have_no_curves():

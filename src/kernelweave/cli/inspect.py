@@ -16,7 +16,7 @@ from kernelweave.cli.output import (
     shown_warnings,
 )
 from kernelweave.cli.seen import own_notes
-from kernelweave.inspection._rows import shares_of
+from kernelweave.inspection._rows import weight_in_words
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted, some
 
@@ -74,12 +74,4 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
         rows = f" It learned from {counted(notes['rows'], 'row')}"
     if rows and notes.get("files"):
         rows += f" of {some(map(str, notes['files']))}"
-    shares = shares_of(model)
-    used = [
-        f"{v} ({100 * share:.0f} %)" for v, share in shares.items() if share >= 0.005
-    ]
-    ignored = len(shares) - len(used)
-    weight = f"The weight is on {some(used, 6)}"
-    verb = "counts" if ignored == 1 else "count"
-    weight += f"; {ignored} of {len(shares)} views hardly {verb}." if ignored else "."
-    return f"{aim}{rows}{'.' * bool(rows)}\n{weight}"
+    return f"{aim}{rows}{'.' * bool(rows)}\n{weight_in_words(model)}"

@@ -67,17 +67,14 @@ def print_weights(model: Any) -> None:
 
 def print_certificate(model: Any) -> None:
     """Print the proof of how close the weights are to the optimum."""
-    certificate = model.certificate_
+    certificate, chosen = model.certificate_, chosen_in_words(model)
+    rows = [("status", certificate.status), *certificate.numbers.items()]
+    rows += [("note", remark) for remark in certificate.remarks]
+    rows += [("problem", certificate.problem)]
+    rows += [("chosen", ", ".join(chosen))] if chosen else []
     print("\nCertificate:\n")
-    print(f"  status       {certificate.status}")
-    print(f"  value        {certificate.value:.10g}")
-    print(f"  lower bound  {certificate.lower_bound:.10g}")
-    print(f"  gap          {certificate.gap:.1e} {certificate.unit}")
-    for remark in certificate.remarks:
-        print(f"  note         {remark}")
-    print(f"  problem      {certificate.problem}")
-    if chosen := chosen_in_words(model):
-        print(f"  chosen       {', '.join(chosen)}")
+    for name, text in rows:
+        print(f"  {name:<12} {text}")
 
 
 def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:

@@ -429,9 +429,9 @@ def choose_views(tables: list[View], options: argparse.Namespace) -> list[View]:
     kernels: dict[str, Any] = {}
     for name, setting in options.view_settings.items():
         try:
-            if "columns" in setting:
+            if "columns" in setting and name not in given:
                 views[name] = matching(name, setting["columns"], columns)
-            elif name not in views:
+            if name not in views:
                 raise ValueError(
                     f"'columns' is missing, and there is no table called {name!r}"
                 )

@@ -14,11 +14,11 @@ from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,
-    groups_for,
+    design_for,
     log_losses,
     observed_views,
     rows_by_class,
@@ -176,8 +176,7 @@ def evaluate(
     n, weights = len(targets), None
     if sample_weight is not None:
         weights = check_sample_weight(sample_weight, n, "evaluate")
-    codes = groups_for(model, groups, n, "evaluate", "holds out groups")
-    design = RowDesign(n, weights, codes)
+    design = design_for(model, groups, n, "evaluate", "holds out groups", weights)
     groups = None if groups is None else to_numpy(groups)
     of_rows = {"groups": groups, "sample_weight": weights}
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
@@ -333,35 +332,35 @@ class _Judge:
 
     def record(self, name: str, rows: HeldOut | str, own: Any) -> dict[str, Any]:
         """One row of the table."""
-        keys = ["score", "lead"]
-        if self.classify:
-            keys[1:1] = ["balanced_accuracy", "log_loss"]
+        failed = isinstance(rows, str)
+        found = {} if failed else self._figures(name, rows, own)
         record: dict[str, Any] = {"method": name}
-        for key in keys:
-            record |= {key: None, f"{key}_se": None}
-        if isinstance(rows, str):
-            return record | {"remark": rows}
+        more = ["balanced_accuracy", "log_loss"] if self.classify else []
+        for key in ("score", *more, "lead"):
+            record[key], record[f"{key}_se"] = found.get(key, (None, None))
+        return record | {"remark": rows if failed else ""}
+
+    def _figures(self, name: str, rows: Any, own: Any) -> dict[str, Any]:
+        """The figures of a method, each with its standard error."""
+        rows_of = self.weights, self.units
         if name == NO_VIEW and self.classify:
             rows = replace(rows, predicted=np.full_like(self.y, self.usual))
         gains = self.gains(rows)
         if name == NO_VIEW and not self.classify:
             gains = np.zeros_like(gains)  # its errors are the sizes, up to rounding
-        parts = {"score": (gains, self.sizes)}
+        if self.classify:
+            found = {"score": accuracy(gains[:, 0], *rows_of)}
+            found["balanced_accuracy"] = accuracy(gains[:, 0], *rows_of, self.y)
+        else:
+            found = {"score": ratio_of_means(gains, self.sizes, *rows_of)}
         known, codes = np.unique(self.y, return_inverse=True)
         judged = np.isin(known, self.y[self.fold > 0])
         if rows.probability is not None and np.sum(judged) > 1:
             losses = log_losses(np.where(judged, rows.probability, 0.0), codes)
-            parts["log_loss"] = (losses[:, None], self.sizes)
-        rows_of = self.weights, self.units
-        for key, (u, v) in parts.items():
-            record[key], record[f"{key}_se"] = ratio_of_means(u, v, *rows_of)
-        if self.classify:
-            for key, classes in (("score", None), ("balanced_accuracy", self.y)):
-                found = accuracy(gains[:, 0], *rows_of, classes)
-                record[key], record[f"{key}_se"] = found
+            found["log_loss"] = ratio_of_means(losses[:, None], self.sizes, *rows_of)
         if name != THIS_MODEL:
-            record["lead"], record["lead_se"] = self._lead(self.gains(own) - gains)
-        return record | {"remark": ""}
+            found["lead"] = self._lead(self.gains(own) - gains)
+        return found
 
     def _lead(self, ahead: np.ndarray) -> tuple[float, float]:
         """The lead and its standard error, from the differences of gains (n, q)."""

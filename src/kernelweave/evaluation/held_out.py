@@ -41,6 +41,8 @@ class HeldOut:
         Probability of each class, if the model predicts probabilities.
     coordinates : ndarray of shape (m, k - 1) or None
         Projections, if the model has any.
+    part, train : estimator and ndarray of int, or None
+        The model that predicted the first fold, and the rows it was fitted to.
     """
 
     predicted: np.ndarray
@@ -50,6 +52,8 @@ class HeldOut:
     classes: np.ndarray | None = None
     probability: np.ndarray | None = None
     coordinates: np.ndarray | None = None
+    part: Any = None
+    train: np.ndarray | None = None
 
     @property
     def shown(self) -> np.ndarray:
@@ -192,6 +196,7 @@ def out_of_fold(
         predicted = np.full_like(y, y[fold > 0][0])
     n_folds, probability = int(fold.max()), None
     coordinates = None if axes is None else np.full(axes.shape, np.nan)
+    first: Any = None, None
     for number in range(1, n_folds + 1):
         if report is not None:
             report(number, n_folds)
@@ -200,6 +205,7 @@ def out_of_fold(
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = rows_of_fold(X, train, train, pairwise)
         part = clone(model).fit(old, y[train], **given)
+        first = (part, train) if number == 1 else first
         new = rows_of_fold(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))
         # models of precomputed kernels have the method only once they are fitted
@@ -217,6 +223,7 @@ def out_of_fold(
         classes,
         probability,
         coordinates,
+        *first,
     )
 
 

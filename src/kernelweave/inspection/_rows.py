@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -23,7 +23,7 @@ from kernelweave.models.shared.inputs import (
     of_own_type,
     read_groups,
 )
-from kernelweave.views.columns import is_dict, some
+from kernelweave.views.columns import counted, is_dict, some
 from kernelweave.views.precomputed import stack_kernels
 
 
@@ -38,10 +38,15 @@ def without_repeated_warnings() -> Iterator[None]:
         yield
 
 
-def groups_for(
-    model: KernelModel, groups: Any, n: int, owner: str, does: str
-) -> np.ndarray | None:
-    """Codes of the groups of n rows; a warning if only ``fit`` was given groups.
+def design_for(
+    model: KernelModel,
+    groups: Any,
+    n: int,
+    owner: str,
+    does: str,
+    weights: np.ndarray | None = None,
+) -> RowDesign:
+    """The groups (and weights) of n rows; a warning if only ``fit`` was given groups.
 
     ``owner`` and what it ``does`` with groups are for messages.
     """
@@ -53,7 +58,7 @@ def groups_for(
             KernelWarning,
             stacklevel=3,
         )
-    return read_groups(groups, n, owner, does)
+    return RowDesign(n, weights, read_groups(groups, n, owner, does))
 
 
 def warn_of_weights(model: KernelModel, owner: str) -> None:
@@ -157,6 +162,17 @@ def shares_of(model: Any) -> dict[str, float]:
     return dict(sorted(model.view_shares_.items(), key=lambda item: -item[1]))
 
 
+def weight_in_words(model: Any) -> str:
+    """Which views have the weight, in a sentence."""
+    shares = shares_of(model)
+    large = [f"{v} ({100 * s:.0f} %)" for v, s in shares.items() if s >= 0.01]
+    if not large:
+        return "Every view has less than 1 % of the weight."
+    small = len(shares) - len(large)
+    rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""
+    return f"The weight went to {some(large)}{rest}."
+
+
 def chosen_by(model: Any) -> dict[str, np.ndarray]:
     """Norm and regularisation of a fit, as far as the model has them."""
     found = {name: getattr(model, f"{name}_", None) for name in ("norm", "alpha", "C")}
@@ -222,7 +238,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray:
         Other weights of the rows.
     """
     classes, codes = np.unique(y, return_inverse=True)
-    priors = check_priors(model.get_params(deep=False).get("priors"), classes)
+    priors = check_priors(model.priors, classes)
     each = np.ones(len(y)) if weights is None else weights
     factors = class_weights(model.class_weight, classes, codes, each)
     if priors is not None:
@@ -232,7 +248,7 @@ def rows_by_class(model: Any, y: np.ndarray, weights: Any = None) -> np.ndarray:
 
 def by_class_of(model: Any, measure: str) -> str:
     """The name of a measure in which rows count as in :func:`rows_by_class`."""
-    if model.get_params(deep=False).get("priors") is not None:
+    if model.priors is not None:
         return f"prior-weighted {measure}"
     if model.class_weight is None:
         return measure

@@ -16,12 +16,12 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,
+    design_for,
     fitted_model,
-    groups_for,
     has_products,
     last_step,
     log_losses,
@@ -97,6 +97,8 @@ class Trials:
         Which classes have rows that are judged. The loss is that of probabilities given
         that a row is of one of these classes: otherwise it would pay to know that the
         others never occur.
+    codes : ndarray of int of shape (n,)
+        The classes of the rows, as numbers; 0 for a regression.
     unit : ndarray of shape (1,) or (q,)
         That in which the outputs of a regression are judged.
     folds : list of (train, test)
@@ -128,7 +130,9 @@ class Trials:
         check_length(X, y, "view_ablation")
         self.X = to_numpy(as_stack(X, model)) if self.precomputed else X
         self.y = targets_of(y, "view_ablation")
-        self.classes = np.unique(self.y) if is_classifier(model) else None
+        self.classes, self.codes = None, np.zeros(len(self.y), dtype=int)
+        if is_classifier(model):
+            self.classes, self.codes = np.unique(self.y, return_inverse=True)
         self.truth = self._as_numbers(self.y)
         self.observed = _observed(model, len(self.y))
         self.scoring = scoring
@@ -138,13 +142,12 @@ class Trials:
                 "set are predicted without the model, which a scorer cannot do"
             )
         n, does = len(self.y), "holds out groups"
-        codes = groups_for(model, groups, n, "view_ablation", does)
-        self.design = RowDesign(len(self.y), groups=codes)
+        self.design = design_for(model, groups, n, "view_ablation", does)
         warn_of_weights(model, "view_ablation")
         self.remarks: list[str] = []
         self.folds = self._folds(cv, random_state)
         self.tested = np.unique(np.concatenate([test for _, test in self.folds]))
-        self.judged = np.any(self.truth[self.tested] != 0, axis=0)
+        self.judged = np.isin(np.arange(self.truth.shape[1]), self.codes[self.tested])
         if self.classes is not None and np.sum(self.judged) < 2 and scoring is None:
             only = str(self.classes[self.judged][0])
             raise ValueError(
@@ -160,7 +163,6 @@ class Trials:
         self.is_rate = self.loss_name == "error rate"
         if self.classes is not None:
             self.loss_name = by_class_of(model, self.loss_name)
-        self.unit = np.ones(1)
         if self.classes is None:
             why = "no view can be useful"
             outputs = standard_outputs(self.truth, "view_ablation", why)
@@ -168,9 +170,7 @@ class Trials:
             self.spread = self._spread(outputs)
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        classify, targets = self.classes is not None, self.y
-        if self.classes is not None:
-            targets = np.searchsorted(self.classes, self.y)
+        classify = self.classes is not None
         if isinstance(cv, int | np.integer):
             require_count(2, cv=cv)
         else:
@@ -179,7 +179,7 @@ class Trials:
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
             splits = choose_splits(
                 cv,
-                targets,
+                self.codes if classify else self.y,
                 self.design,
                 classify,
                 random_state,
@@ -199,13 +199,9 @@ class Trials:
         """How much rows (m,) count, as the model weights classes in a fit to them."""
         if self.classes is None:
             return np.ones(len(rows))
-        own = of_classes(self.model, self.classes, self._codes(rows))
+        own = of_classes(self.model, self.classes, np.unique(self.codes[rows]))
         each = rows_by_class(clone(self.model).set_params(**own), self.y[rows])
-        return np.where(np.any(self.truth[rows][:, self.judged] != 0, axis=1), each, 0)
-
-    def _codes(self, rows: np.ndarray) -> np.ndarray:
-        """The classes (r,) that some rows are of, as numbers."""
-        return np.flatnonzero(np.any(self.truth[rows] != 0, axis=0))
+        return np.where(self.judged[self.codes[rows]], each, 0)
 
     def _of_known_classes(
         self, folds: list[tuple[np.ndarray, np.ndarray]]
@@ -301,7 +297,8 @@ class Trials:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
         if self.classes is not None:
-            final.set_params(**of_classes(final, self.classes, self._codes(own)))
+            known = np.unique(self.codes[own])
+            final.set_params(**of_classes(final, self.classes, known))
         try:
             self._fit(model, self._rows(own, own, wanted), own)
         except NothingVariesError:
@@ -360,12 +357,12 @@ class Trials:
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
-        truth, predicted = self.truth[test] / self.unit, predicted / self.unit
         if self.classes is None:
+            truth, predicted = self.truth[test] / self.unit, predicted / self.unit
             # The variance of all folds together: a single row has none to explain.
             errors = np.mean((truth - predicted) ** 2, axis=0)
             return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
-        codes = np.argmax(truth, axis=1)
+        codes = self.codes[test]
         # Not the weighted mean of the fold, which may lack the class that counts most.
         each, right = self.each[test], np.argmax(predicted, axis=1) == codes
         given = np.where(self.judged, predicted, 0.0)

@@ -12,7 +12,7 @@ from kernelweave._array import namespace
 from kernelweave.exceptions import require_count
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._problem import problem_of
-from kernelweave.inspection._rows import groups_for
+from kernelweave.inspection._rows import design_for
 from kernelweave.kernels import DenseBank
 from kernelweave.views.columns import counted, some
 
@@ -128,8 +128,8 @@ def view_pvalues(
         )
     bank, p, n = problem.bank, problem.bank.n_kernels, problem.n_rows
     does = "shuffles whole groups"
-    codes = groups_for(problem.model, groups, n, "view_pvalues", does)
-    blocks = _blocks(problem.targets, codes)
+    design = design_for(problem.model, groups, n, "view_pvalues", does)
+    blocks = _blocks(problem.targets, design)
     rng = check_random_state(random_state)
     real = [bank.kernel(i) for i in range(p)]
     names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
@@ -145,12 +145,12 @@ def view_pvalues(
     return dict(zip(problem.names, values.tolist(), strict=True))
 
 
-def _blocks(targets: np.ndarray, groups: np.ndarray | None) -> list[np.ndarray]:
+def _blocks(targets: np.ndarray, design: RowDesign) -> list[np.ndarray]:
     """The rows of the m groups of each size s, as (m, s).
 
     Groups are refused if too few orders of their rows can be told from one another.
     """
-    members = RowDesign(len(targets), groups=groups).members
+    members = design.members
     sizes = [len(rows) for rows in members]
     blocks = [
         np.stack([rows for rows in members if len(rows) == size])
@@ -159,7 +159,7 @@ def _blocks(targets: np.ndarray, groups: np.ndarray | None) -> list[np.ndarray]:
     of_groups = float(np.sum([gammaln(len(block) + 1.0) for block in blocks]))
     vary = [bool(np.any(targets[rows] != targets[rows[0]])) for rows in members]
     of_rows = float(np.sum(gammaln(np.add(sizes, 1.0))[vary]))
-    if groups is not None and of_groups + of_rows < np.log(FEWEST_ORDERS):
+    if design.groups is not None and of_groups + of_rows < np.log(FEWEST_ORDERS):
         raise ValueError(
             "view_pvalues lets groups of the same size change places, and there are "
             f"only {counted(round(np.exp(of_groups)), 'order')} of the "

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Bunch
 
 from kernelweave.inspection._level_set import RESOLUTION, LevelSet
 from kernelweave.inspection._problem import problem_of
 from kernelweave.protocols import Criterion, WeightSet
-
-
-@dataclass(frozen=True)
-class ShareRange:
-    """The shares of a group of kernels among all weights that are nearly optimal.
-
-    Attributes
-    ----------
-    low, high : float
-        No allowed weights within the level have a share outside this range, as linear
-        programming duality proves from bounds on the criterion.
-    reached_low, reached_high : float
-        The smallest and the largest share among weights found within the level.
-    """
-
-    low: float
-    high: float
-    reached_low: float
-    reached_high: float
-
-    @property
-    def attained(self) -> bool:
-        """Whether both ends are reached to within 0.002."""
-        below, above = self.reached_low - self.low, self.high - self.reached_high
-        return max(below, above) <= RESOLUTION
 
 
 def weight_ranges(
@@ -121,8 +96,7 @@ def weight_ranges(
             "view": name,
             "weight": float(fitted.view_weights_[name]),
             "share": float(fitted.view_shares_[name]),
-            **asdict(ranges[name]),
-            "attained": ranges[name].attained,
+            **ranges[name],
         }
         for name in problem.names
     ]
@@ -134,7 +108,7 @@ def criterion_ranges(
     *,
     groups: Mapping[str, Sequence[int] | np.ndarray] | None = None,
     within: float = 0.01,
-) -> dict[str, ShareRange]:
+) -> dict[str, Bunch]:
     """Ranges of the shares of groups of kernels over all nearly optimal weights.
 
     Parameters
@@ -151,8 +125,12 @@ def criterion_ranges(
 
     Returns
     -------
-    ranges : dict of str to ShareRange
-        The range of each group.
+    ranges : dict of str to Bunch
+        For each group ``low`` and ``high``: no allowed weights within the level have a
+        share outside this range, as linear programming duality proves from bounds on
+        the criterion. ``reached_low`` and ``reached_high`` are the smallest and the
+        largest share among weights found within the level, and ``attained`` says
+        whether both ends are reached to within 0.002.
     """
     if not (np.isfinite(within) and within > 0):
         raise ValueError(f"within must be a number > 0, got {within!r}")
@@ -170,5 +148,11 @@ def criterion_ranges(
         chosen[region.first + np.asarray(members, dtype=int)] = 1.0
         low, reached_low = region.extreme(chosen, -1.0)
         high, reached_high = region.extreme(chosen, 1.0)
-        answers[name] = ShareRange(low, high, reached_low, reached_high)
+        answers[name] = Bunch(
+            low=low,
+            high=high,
+            reached_low=reached_low,
+            reached_high=reached_high,
+            attained=max(reached_low - low, high - reached_high) <= RESOLUTION,
+        )
     return answers

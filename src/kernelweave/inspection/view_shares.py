@@ -19,7 +19,7 @@ from kernelweave.inspection._figure import (
     text_beside,
 )
 from kernelweave.inspection._problem import WeightProblem, problem_of
-from kernelweave.inspection._rows import fitted_model, groups_for
+from kernelweave.inspection._rows import design_for, fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
 from kernelweave.views.columns import counted
@@ -138,10 +138,8 @@ def weight_intervals(
             f"confidence must be a number between 0 and 1, got {confidence!r}"
         )
     problem = problem_of(model, X, y, "weight_intervals")
-    does = "divides the groups into halves"
-    n, owner = problem.n_rows, "weight_intervals"
-    codes = groups_for(problem.model, groups, n, owner, does)
-    units = np.arange(problem.n_rows) if codes is None else codes
+    n, does = problem.n_rows, "divides the groups into halves"
+    units = design_for(problem.model, groups, n, "weight_intervals", does).units
     members = _class_members(problem, units)
     rng = check_random_state(random_state)
     found: list[np.ndarray] = []
@@ -313,25 +311,13 @@ class ViewSharesDisplay(Drawn):
         display : ViewSharesDisplay
             The plot.
         """
+        draws = {"groups": groups, "random_state": random_state}
         rows = weight_intervals(
-            estimator,
-            X,
-            y,
-            groups=groups,
-            n_resamples=n_resamples,
-            confidence=confidence,
-            random_state=random_state,
+            estimator, X, y, n_resamples=n_resamples, confidence=confidence, **draws
         )
         pvalues = None
         if n_decoys is not None:
-            pvalues = view_pvalues(
-                estimator,
-                X,
-                y,
-                groups=groups,
-                n_decoys=n_decoys,
-                random_state=random_state,
-            )
+            pvalues = view_pvalues(estimator, X, y, n_decoys=n_decoys, **draws)
         title = f"Shares of the views, {100 * confidence:g} % intervals over halves"
         title = with_caution(title, fitted_model(estimator))
         display = cls(rows=rows, pvalues=pvalues, title=title)

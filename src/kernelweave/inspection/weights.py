@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -231,13 +232,13 @@ class KernelWeightsDisplay(Drawn):
     ) -> list[_Row]:
         """The rows, with as many individual kernels as ``max_rows`` allows."""
         ranking = np.argsort(-np.abs(weights), kind="stable").tolist()
-        rows: list[_Row] = []
-        for n_shown in range(np.count_nonzero(weights), -1, -1):
+
+        def rows_with(n_shown: int) -> list[_Row]:
             shown = set(ranking[:n_shown])
-            rows = self._rows_with(shown, weights, views, max_rows // 3)
-            if len(rows) <= max_rows:
-                break
-        return rows
+            return self._rows_with(shown, weights, views, max_rows // 3)
+
+        numbers = range(1, np.count_nonzero(weights) + 1)
+        return rows_with(bisect(numbers, max_rows, key=lambda n: len(rows_with(n))))
 
     def _rows_with(
         self,

@@ -61,8 +61,7 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
     bottom = BAR_ROW * len(rows) + 6
     parts = [
         f'<path class="{"zero" if t == 0 else "grid"}" d="M{scale(t):.1f} 4V{bottom}"/>'
-        f'<text class="tick" x="{scale(t):.1f}" y="{bottom + 16}" '
-        f'text-anchor="middle">{number(t, percent)}</text>'
+        + _text("tick", number(t, percent), scale(t), bottom + 16, "middle")
         for t in ticks
     ]
     for i, row in enumerate(rows):
@@ -74,9 +73,8 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
             said += f" ({' to '.join(number(end, percent) for end in row.ends)})"
         parts.append(
             f"<g><title>{escape(f'{row.label}: {said}')}</title>"
-            f'<text class="label" x="{left + 5}" y="{top + 14}">'
-            f"{escape(shortened(row.label, LETTERS))}</text>"
-            f'<rect class="bar" x="{a:.1f}" y="{y - THICK / 2:.1f}" '
+            + _text("label", shortened(row.label, LETTERS), left + 5, top + 14)
+            + f'<rect class="bar" x="{a:.1f}" y="{y - THICK / 2:.1f}" '
             f'width="{max(b - a, 1):.1f}" height="{THICK}" rx="2"/>'
         )
         tip = b
@@ -87,11 +85,9 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
                 f'<path class="whisker" d="M{start:.1f} {y:.1f}H{end:.1f}'
                 f'M{start:.1f} {y - 5:.1f}v10M{end:.1f} {y - 5:.1f}v10"/>'
             )
-        parts.append(
-            f'<text class="value" x="{tip + 6:.1f}" y="{y + 5:.1f}">'
-            f"{number(row.value, percent)}</text></g>"
-        )
-    parts.append(_words(axis, (left + right) / 2, bottom + 36))
+        parts.append(_text("value", number(row.value, percent), tip + 6, y + 5))
+        parts.append("</g>")
+    parts.append(_text("axis", axis, (left + right) / 2, bottom + 36, "middle"))
     return _svg(parts, bottom + 44, title)
 
 
@@ -118,8 +114,10 @@ def plot(
     for t in ticks:
         parts.append(
             f'<path class="grid" d="M{x(t):.1f} {bottom}V4M{left} {y(t):.1f}'
-            f'H{WIDTH - 4}"/>{_tick(x, y, t, left, bottom)}'
+            f'H{WIDTH - 4}"/>'
         )
+        parts.append(_text("tick", number(t), x(t), bottom + 17, "middle"))
+        parts.append(_text("tick", number(t), left - 5, y(t) + 5, "end"))
     diagonal = "L".join(f"{x(t):.1f} {y(t):.1f}" for t in ticks)
     parts += [f'<path class="grid" d="M{diagonal}"/>'] if ticks else []
     total = 1 if joined else sum(len(us) for _, us, _ in series)
@@ -132,8 +130,9 @@ def plot(
         if at and not (joined and len(at) >= FEW_POINTS):
             marks = "".join(_mark(c, u, v) for u, v in at)
             parts.append(f'<path class="mark c{c % COLOURS}" d="{marks}"/>')
-    parts.append(_words(axes[0], (left + WIDTH) / 2, bottom + below))
-    parts.append(_words(axes[1], 14, bottom / 2, turned=True))
+    parts.append(_text("axis", axes[0], (left + WIDTH) / 2, bottom + below, "middle"))
+    turn = f' transform="rotate(-90 14 {bottom / 2:.0f})"'
+    parts.append(_text("axis", axes[1], 14, bottom / 2, "middle", turn))
     names = [name for name, _, _ in series]
     return _svg(parts, bottom + below + 8, title) + legend(names)
 
@@ -184,23 +183,12 @@ def _svg(parts: Sequence[str], height: float, title: str) -> str:
     )
 
 
-def _words(text: str, x: float, y: float, turned: bool = False) -> str:
-    """The name of an axis."""
-    turn = f' transform="rotate(-90 {x:.0f} {y:.0f})"' if turned else ""
-    return (
-        f'<text class="axis" x="{x:.0f}" y="{y:.0f}" text-anchor="middle"{turn}>'
-        f"{escape(text)}</text>"
-    )
-
-
-def _tick(x: Scale, y: Scale, value: float, left: float, bottom: float) -> str:
-    """A number below the horizontal axis and to the left of the vertical one."""
-    said = number(value)
-    return (
-        f'<text class="tick" x="{x(value):.1f}" y="{bottom + 17:.0f}" '
-        f'text-anchor="middle">{said}</text><text class="tick" x="{left - 5:.0f}" '
-        f'y="{y(value) + 5:.1f}" text-anchor="end">{said}</text>'
-    )
+def _text(
+    kind: str, text: str, x: float, y: float, anchor: str = "start", turn: str = ""
+) -> str:
+    """A text of some kind, which begins, has its middle or ends at a place."""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}{turn}>{escape(text)}</text>'
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Scale:

@@ -17,6 +17,7 @@ from kernelweave.inspection._rows import (
     observed_views,
     shares_of,
     views_of,
+    weight_in_words,
 )
 from kernelweave.models.shared.base import weights_differ
 from kernelweave.persistence import library_versions
@@ -45,7 +46,7 @@ def collect(case: Case) -> dict[str, Any]:
         contents["without"] = without_each(case)
         say("columns and single rows")
         contents |= {
-            "pictures": pictures(case.result.held_out, model),
+            "pictures": pictures(case.held, model),
             "columns": columns(case),
             "rows": rows(case),
         }
@@ -78,10 +79,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     ]
     cautions = contents["shares"]["cautions"]
     if len(own) > 1 and weights_differ(model):
-        large = [f"{v} ({100 * s:.0f} %)" for v, s in own.items() if s >= 0.01]
-        small = len(own) - len(large)
-        rest = f"; {counted(small, 'view')} got less than 1 %" if small else ""
-        sentences.append(f"The weight went to {some(large, 5)}{rest}.")
+        sentences.append(weight_in_words(model))
     return " ".join(sentences + cautions[:1])
 
 
@@ -113,21 +111,12 @@ def _certificate(model: Any) -> Section:
             "why": "The weights of this model are not learned, so there is no optimum "
             "to certify."
         }
-    numbers = [("value", f"{certificate.value:.10g}")]
-    convex = certificate.stationarity is None
-    if convex:
-        numbers += [
-            ("lower bound", f"{certificate.lower_bound:.10g}"),
-            ("gap", f"{certificate.gap:.1e} {certificate.unit}"),
-        ]
-    else:
-        numbers.append(("relative stationarity", f"{certificate.stationarity:.1e}"))
-    return {"convex": convex, "numbers": numbers, "found": certificate}
+    return {"found": certificate}
 
 
 def _card(case: Case, started: float) -> list[tuple[str, str]]:
     """The model card, as pairs of a name and a value."""
-    model, y, fold, seed = case.model, case.y, case.fold, case.how["random_state"]
+    model, y, fold, seed = case.model, case.y, case.held.fold, case.how["random_state"]
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k != "views"}
     defaults = type(model)().get_params(deep=False)
     changed = {k: v for k, v in parameters.items() if repr(defaults[k]) != repr(v)}

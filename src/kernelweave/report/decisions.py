@@ -47,7 +47,7 @@ def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
             f"with {n_columns} columns, shuffling each would take too long for this "
             "page; use sklearn.inspection.permutation_importance"
         )
-    test = np.flatnonzero(case.fold == 1)
+    test = np.flatnonzero(case.held.fold == 1)
     has = observed_views(case.model, case.X)
     if has is not None:  # shuffling gaps would leave rows that have half a view
         test = test[has[test].all(axis=1)]
@@ -57,7 +57,7 @@ def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
             "too few to shuffle columns among them"
         )
     found = permutation_importance(
-        case.part,
+        case.held.part,
         case.rows(test),
         case.y[test],
         scoring=partial(_minus_loss, unit=case.unit),
@@ -141,9 +141,9 @@ def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
 @or_why
 def rows(case: Case) -> Section:
     """Contributions of the views to the decisions for some rows of the first fold."""
-    held, test = case.result.held_out, np.flatnonzero(case.fold == 1)
+    held, test = case.held, np.flatnonzero(case.held.fold == 1)
     chosen = telling(held, test, case.unit)
-    found = contributions(case.part, case.rows(np.array(list(chosen))))
+    found = contributions(case.held.part, case.rows(np.array(list(chosen))))
     labels = row_labels(case.X)
     records = []
     for k, (row, why) in enumerate(chosen.items()):

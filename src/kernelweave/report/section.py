@@ -8,12 +8,10 @@ from functools import cached_property, wraps
 from typing import Any, ParamSpec
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 
 from kernelweave.evaluation.evaluate import evaluate
-from kernelweave.evaluation.held_out import rows_apart
 from kernelweave.fits.ridge import StandardOutputs
-from kernelweave.inspection._rows import taken_by
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.streams import rows_of_fold
 
@@ -70,31 +68,14 @@ class Case:
         return StandardOutputs.of(self.y.astype(np.float64)).unit
 
     @property
-    def fold(self) -> np.ndarray:
-        """The fold of each row, (n,)."""
-        return self.result.held_out.fold
-
-    @cached_property
-    def train(self) -> np.ndarray:
-        """The rows from which those of the first fold were predicted, (m,)."""
-        groups = None if self.how["groups"] is None else np.asarray(self.how["groups"])
-        codes = self.y if is_classifier(self.model) else None
-        return rows_apart(self.fold, 1, groups, codes)
-
-    @cached_property
-    def part(self) -> Any:
-        """The model fitted to these rows."""
-        train, model = self.train, clone(self.model)
-        of_rows = {name: self.how[name] for name in ("groups", "sample_weight")}
-        taken = taken_by(model, of_rows)
-        given = {name: np.asarray(values)[train] for name, values in taken.items()}
-        return model.fit(self.rows(train), self.y[train], **given)
+    def held(self) -> Any:
+        """The rows, each predicted by a model that had not seen it."""
+        return self.result.held_out
 
     def rows(self, numbers: np.ndarray) -> Any:
-        """Some rows of X, for the model :attr:`part`."""
-        return rows_of_fold(
-            self.X, numbers, self.train, is_precomputed(self.model.views)
-        )
+        """Some rows of X, for the model that predicted the first fold."""
+        pairwise = is_precomputed(self.model.views)
+        return rows_of_fold(self.X, numbers, self.held.train, pairwise)
 
 
 def or_why(make: Callable[P, Section]) -> Callable[P, Section]:

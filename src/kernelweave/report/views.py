@@ -139,7 +139,7 @@ def _predicts(result: Any) -> bool:
 @or_why
 def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
-    model, X, y, fold = case.model, case.X, case.y, case.fold
+    model, X, y, fold = case.model, case.X, case.y, case.held.fold
     groups = case.how["groups"]
     template = clone(model)
     template.fit(X, y, **taken_by(template, {"groups": groups}))

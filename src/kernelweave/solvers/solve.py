@@ -337,15 +337,18 @@ class Certificate:
         """A copy with further remarks before its own."""
         return replace(self, remarks=(*remarks, *self.remarks))
 
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The value and what is known about it, as text under their names."""
+        value = {"value": f"{self.value:.10g}"}
+        if self.stationarity is not None:
+            return value | {"stationarity": f"{self.stationarity:.2e} relative"}
+        bound, gap = f"{self.lower_bound:.10g}", f"{self.gap:.2e} {self.unit}"
+        return value | {"lower bound": bound, "gap": gap}
+
     def __str__(self) -> str:
         lines = [self.problem, f"  {self.status}"]
-        if self.stationarity is None:
-            lines.append(f"  value        {self.value:.10g}")
-            lines.append(f"  lower bound  {self.lower_bound:.10g}")
-            lines.append(f"  gap          {self.gap:.2e} {self.unit}")
-        else:
-            lines.append(f"  value          {self.value:.10g}")
-            lines.append(f"  stationarity   {self.stationarity:.2e} relative")
+        lines += [f"  {name:<12} {text}" for name, text in self.numbers.items()]
         lines += [f"  note: {remark}" for remark in self.remarks]
         return "\n".join(lines)
 

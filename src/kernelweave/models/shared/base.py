@@ -528,6 +528,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     interactions: bool | str = False
     signed: bool = False
     class_weight: Any = None
+    priors: Any = None
     unlabelled: Any = None
     centre: bool = True
     scale: str | None = "trace"
