@@ -27,7 +27,12 @@ from kernelweave.fits.ridge import (
     normal_basis,
     steepness_of,
 )
-from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_machines
+from kernelweave.inner.svm import (
+    Machines,
+    hinge,
+    solve_low_rank_svm,
+    solve_machines,
+)
 from kernelweave.kernels.checks import checked_matrix
 from kernelweave.protocols import require_positive
 
@@ -446,8 +451,8 @@ class SubspaceSVM:
         self.design = self.kernel.design
         self.bounds = float(self.C) * self.design.each
 
-    def closed_form_duals(self) -> np.ndarray:
-        """A at the saddle point for as many dimensions as there are SVMs."""
+    def closed_form(self) -> Machines:
+        """The SVMs at the saddle point for as many dimensions as there are of them."""
         gram = self.kernel.gram
         matrix = self.kernel.solve(gram)
         if not self.uncorrelated:
@@ -455,7 +460,7 @@ class SubspaceSVM:
         host = self.design.unscale(to_numpy(matrix).astype(np.float64))
         host = self.design.unscale(host.T)
         matrix = (host + host.T) / 2
-        return solve_machines(matrix, self.signs, self.bounds, self.tol).coef()
+        return solve_machines(matrix, self.signs, self.bounds, self.tol)
 
     def subspace(self, duals: np.ndarray, n_components: int | None = None) -> Subspace:
         """The best subspace for fixed A (n, m)."""

@@ -121,7 +121,7 @@ def solve_joint(
     """
     limit = max_iter or MAX_ROUNDS
     if duals is None:
-        duals = problem.closed_form_duals()
+        duals = problem.closed_form().coef()
     if constant := problem.constant_machines(duals):  # any subspace will do
         whole = problem.label_subspace(n_components)
     else:
@@ -287,16 +287,12 @@ class PlainSubspaceMargin(SubspaceProblem):
     same. A local search needs less than a criterion, whose certificate must bound v.
     """
 
-    def machines(self, weights: np.ndarray) -> SubspaceSVM:
-        """The single-kernel problem at these weights (p,)."""
-        gram = self.bank.combine(weights)
-        kernel = RegularizedKernel(gram, self.alpha, self.design)
-        return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
+    uncorrelated = False
 
     def evaluate(self, weights: np.ndarray) -> Evaluation:
         """Value, gradient and A (n, m) from one factorisation and m SVMs."""
-        problem = self.machines(weights)
-        duals = problem.closed_form_duals()
+        problem = self.at(weights)
+        duals = problem.closed_form().coef()
         value = problem.lower_bound(duals, None)
         a = from_numpy(self.design.unscale(duals), self.bank.like)
         b = self.alpha * problem.kernel.solve(a)
