@@ -107,8 +107,7 @@ class Fisher(KernelCriterion):
         self.target64 = as_float(target, namespace(bank.like).float64)
         self._check_target()
         self.target = as_float(self.target64, bank.like.dtype)
-        n = float(bank.n_rows) if self.design.is_plain else self.design.total
-        self.scale = n if isinstance(alpha, str) else float(alpha)
+        self.scale = self.design.total if isinstance(alpha, str) else float(alpha)
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
         self._judged: tuple[Array, Array] | None = None

@@ -23,6 +23,7 @@ from kernelweave.fits.ridge import (
     checked_codes,
     checked_target,
     class_coding,
+    column_signs,
     factor_regularized,
     normal_basis,
     steepness_of,
@@ -38,8 +39,6 @@ from kernelweave.protocols import require_positive
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
-#: Relative difference below which two entries count as equally large.
-EQUALLY_LARGE = 1e-6
 
 
 def label_factor(
@@ -97,13 +96,6 @@ def label_factor(
             "depend on"
         )
     return centred[codes]
-
-
-def column_signs(columns: np.ndarray) -> np.ndarray:
-    """The sign of the largest entry of each column; the first decides a tie."""
-    size = np.abs(columns)
-    first = np.argmax(size >= (1.0 - EQUALLY_LARGE) * np.max(size, axis=0), axis=0)
-    return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
 def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
