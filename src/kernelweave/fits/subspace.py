@@ -242,6 +242,18 @@ class RegularizedKernel:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""
         return solve_factored(self.factor, b)
 
+    def subspace_kernel(self, uncorrelated: bool = False) -> Array:
+        """The kernel (n, n) of a subspace of any dimension, see :class:`SubspaceSVM`.
+
+        With row weights, it is ``D^-1 K D^-1``.
+        """
+        matrix = self.solve(self.gram)
+        if not uncorrelated:
+            matrix = self.gram @ matrix
+        matrix = self.design.unscale(matrix)
+        matrix = self.design.unscale(matrix.T)
+        return (matrix + matrix.T) / 2
+
     def subspace(
         self, target: Array, n_components: int | None = None, uncorrelated: bool = False
     ) -> Subspace:
@@ -445,14 +457,9 @@ class SubspaceSVM:
 
     def closed_form(self) -> Machines:
         """The SVMs at the saddle point for as many dimensions as there are of them."""
-        gram = self.kernel.gram
-        matrix = self.kernel.solve(gram)
-        if not self.uncorrelated:
-            matrix = gram @ matrix
-        host = self.design.unscale(to_numpy(matrix).astype(np.float64))
-        host = self.design.unscale(host.T)
-        matrix = (host + host.T) / 2
-        return solve_machines(matrix, self.signs, self.bounds, self.tol)
+        kernel = to_numpy(self.kernel.subspace_kernel(self.uncorrelated))
+        kernel = kernel.astype(np.float64)
+        return solve_machines(kernel, self.signs, self.bounds, self.tol)
 
     def subspace(self, duals: np.ndarray, n_components: int | None = None) -> Subspace:
         """The best subspace for fixed A (n, m)."""

@@ -315,21 +315,15 @@ class PlainSubspaceMargin(SubspaceProblem):
             "use uncorrelated=True, which needs none, or fewer kernels",
             self.bank.like,
         )
-        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
+        scaled = (total * self.bank.kernel(i) for i in range(p))
+        kernels = (RegularizedKernel(gram, self.alpha, self.design) for gram in scaled)
+        parts = [kernel.subspace_kernel() / total for kernel in kernels]
         bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
         return Margin(bank, self.signs, "l1", self.C, self.design.weights)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
         return weight_remarks(self.bank, weights, False)
-
-    def _alone(self, gram: Array, total: float) -> Array:
-        """``D^-1 G (G + (alpha / s) I)^-1 G D^-1`` of one kernel (n, n)."""
-        scaled = total * gram
-        kernel = RegularizedKernel(scaled, self.alpha, self.design)
-        matrix = self.design.unscale(scaled @ kernel.solve(gram))
-        matrix = self.design.unscale(matrix.T)
-        return (matrix + matrix.T) / 2
 
 
 def solve_plain(
