@@ -512,8 +512,7 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         scaled = self.design.unscale(a)  # D^-1 A
         b = self.alpha * problem.kernel.solve(from_numpy(scaled, self.bank.like))
         products = self.bank.apply(b)
-        scores = to_numpy(inner_products(products, b)).astype(np.float64)
-        scores = scores / (2.0 * self.alpha)
+        scores = inner_products(products, b) / (2.0 * self.alpha)
         b_host = to_numpy(b).astype(np.float64)
         explained = float(np.sum(scaled * (scaled - b_host)))
         value = float(np.sum(a * self.signs)) - 0.5 * explained
@@ -536,7 +535,7 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         upper = self.primal(weights, coef)
         a, b = self.split(dual)
         products = self._products(b)
-        scores = to_numpy(inner_products(products, from_numpy(b, products)))
+        scores = inner_products(products, from_numpy(b, products))
         a = balanced(a, self.signs, self.bounds)
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))

@@ -20,7 +20,7 @@ from kernelweave._tolerances import (
     ROUNDING_UNITS,
 )
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
-from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 
 #: Before the factorisation each variance is raised by machine precision times the
@@ -310,8 +310,3 @@ def trace_scales(
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
     return block_sums(to_numpy(namespace(gram).linalg.diagonal(gram)), widths)
-
-
-def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
-    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
-    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])

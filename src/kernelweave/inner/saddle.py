@@ -96,7 +96,7 @@ class SaddleProblem:
     def scores(self, beta: np.ndarray, products: Array | None = None) -> np.ndarray:
         """``sum_c b_c'G_i b_c`` (m,) for beta (n, k), from its products if given."""
         products = self.products(beta) if products is None else products
-        return to_numpy(inner_products(products, from_numpy(beta, products)))
+        return inner_products(products, from_numpy(beta, products))
 
     def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """``tau = 1/C`` of the 2-norm margin (else 0) and the kernel weights (p,)."""

@@ -296,7 +296,7 @@ class PlainSubspaceMargin(SubspaceProblem):
         value = problem.lower_bound(duals, None)
         a = from_numpy(self.design.unscale(duals), self.bank.like)
         b = self.alpha * problem.kernel.solve(a)
-        scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
+        scores = self.bank.quad(a) - self.bank.quad(b)
         return Evaluation(value, -0.5 * scores, None, duals)
 
     def minorant(self, total: float = 1.0) -> Margin:
