@@ -103,9 +103,7 @@ def _not_registered(criterion: Any, where: str) -> ValueError:
 
 
 @printed_program.register(Fisher)
-def _fisher_program(
-    fisher: Fisher, cp: Any, weights: Any, joint: bool = False
-) -> tuple[Any, list[Any]]:
+def _fisher_program(fisher: Fisher, cp: Any, weights: Any) -> tuple[Any, list[Any]]:
     """The value of Fisher's criterion and its constraints.
 
     ======  ==============  ===================  =====================================
@@ -129,13 +127,7 @@ def _fisher_program(
     alpha = weights[0] if fisher.learns_identity else fisher.alpha
     matrix = _combined(cp, fisher.bank, weights) + alpha * np.eye(fisher.bank.n_samples)
     target, size = _target(fisher)
-    return _fisher_cones(cp, fisher, matrix, target / size, size, joint)
-
-
-@printed_program.register(BlockFisher)
-def _block_program(fisher: BlockFisher, cp: Any, weights: Any) -> tuple[Any, list[Any]]:
-    """Eq. 37."""
-    return _fisher_program(fisher, cp, weights, joint=True)
+    return _fisher_cones(cp, fisher, matrix, target / size, size)
 
 
 @printed_program.register(WithinFisher)
@@ -167,11 +159,14 @@ def _class_centring(fisher: WithinFisher) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fisher_cones(
-    cp: Any, fisher: Fisher, matrix: Any, columns: Any, size: Any, joint: bool = False
+    cp: Any, fisher: Fisher, matrix: Any, columns: Any, size: Any
 ) -> tuple[Any, list[Any]]:
-    """``scale sum_j size_j^2 t_j``, with a block for each of the columns (n, k)."""
+    """``scale sum_j size_j^2 t_j``, with a block for each of the columns (n, k).
+
+    The block form has one for all of them.
+    """
     t = cp.Variable(len(size), name="t")  # in units of scale * size^2
-    if joint:
+    if isinstance(fisher, BlockFisher):
         blocks = [(columns, cp.diag(t))]
     else:
         each = range(len(size))
