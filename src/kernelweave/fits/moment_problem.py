@@ -189,28 +189,27 @@ class GcvPath(AlphaPath):
 
     def __init__(self, problem: MomentProblem, weights: np.ndarray) -> None:
         gram = problem.bank.combine(weights)
-        xp = namespace(gram)
         self.n_samples, self.total = problem.n_rows, problem.total
         self.mean_eigenvalue, largest = spectrum_bounds(gram, self.n_samples)
         values, vectors = eigh(gram)
-        self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
-        self.rotated = vectors.T @ problem.target
+        self.eigenvalues = np.maximum(to_numpy(values), 0.0)  # (r,)
+        self.squares = to_numpy((vectors.T @ problem.target) ** 2)  # (r, k)
         rounding = ROUNDING_UNITS * max(eps(values), problem.precision)
         self.smallest_alpha = rounding * largest
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` of each column, (a, k)."""
-        squares = to_numpy(self.rotated**2)  # (r, k)
-        values, found = to_numpy(self.eigenvalues), []
+        found = []
         for row in alphas:  # (1,) or (k,)
-            shrunk = np.sum(squares / (values[:, None] + row) ** 2, axis=0)
+            shifted = self.eigenvalues[:, None] + row
+            shrunk = np.sum(self.squares / shifted**2, axis=0)
             found.append(shrunk / (self.total * self.precision(row) ** 2))
         return np.stack(found)
 
     def precision(self, alphas: np.ndarray) -> np.ndarray:
         """The q of each alpha (k,), from n - 1 eigenvalues: others are rounding."""
         n = self.n_samples
-        values = to_numpy(self.eigenvalues)[-(n - 1) :]  # in ascending order
+        values = self.eigenvalues[-(n - 1) :]  # in ascending order
         rest = (n - 1 - len(values)) / alphas
         return (np.sum(1.0 / (values[:, None] + alphas), axis=0) + rest) / n
 
