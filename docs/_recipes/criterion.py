@@ -38,11 +38,6 @@ class KernelLogistic(Criterion):
     def __init__(self, bank, y, C=1.0):
         self.bank, self.y, self.C = bank, y, C
 
-    @property
-    def n_kernels(self):
-        """The number p of kernels."""
-        return self.bank.n_kernels
-
     def evaluate(self, weights, hessian=True):
         """Newton's method in f, then everything from its last factorisation."""
         K, y = self.bank.combine(weights), self.y

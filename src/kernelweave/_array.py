@@ -571,11 +571,11 @@ def squared_norm(a: Array) -> float:
     return float(flat @ flat)  # no array of squares
 
 
-def inner_products(products: Array, b: Array) -> Array:
-    """``<products_i, B>`` for a stack (p, n, k) and B (n, k): (p,)."""
+def inner_products(products: Array, b: Array) -> np.ndarray:
+    """``<products_i, B>`` for a stack (p, n, k) and B (n, k), as (p,) in float64."""
     xp = namespace(products)
     flat = xp.reshape(products, (products.shape[0], -1))
-    return flat @ xp.reshape(b, (-1,))
+    return to_numpy(flat @ xp.reshape(b, (-1,))).astype(np.float64)
 
 
 #: Largest binary exponent of numbers that are not rescaled: their squares, sums of many

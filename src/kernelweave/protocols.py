@@ -15,7 +15,6 @@ from kernelweave._array import (
     DOUBLE_EPS,
     Array,
     FactorizationError,
-    eps,
     is_array,
     is_real,
     tensor_sum,
@@ -510,17 +509,13 @@ class Criterion(Protocol):
 
     @property
     def n_kernels(self) -> int:
-        """The number p of kernels."""
+        """The number p of kernels, by default those of the bank."""
+        return int(self.bank.n_kernels)
 
     @property
     def n_weights(self) -> int:
         """The number m of weights; all but the last p belong to other terms."""
         return self.n_kernels
-
-    @property
-    def kernel_eps(self) -> float:
-        """Rounding unit of the kernels, or of float64 if there is no bank."""
-        return DOUBLE_EPS if self.bank is None else eps(self.bank.like)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """All that a solver needs at ``weights`` (m,), from one factorisation."""
@@ -629,14 +624,9 @@ class KernelCriterion(Criterion):
     identity_name: ClassVar[str] = "alpha"
 
     @property
-    def n_kernels(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
-
-    @property
     def n_weights(self) -> int:
         """p, or p + 1 with the identity first."""
-        return self.bank.n_kernels + int(self.learns_identity)
+        return self.n_kernels + int(self.learns_identity)
 
     def combined(self, weights: np.ndarray, products: Array) -> Array:
         """``sum_i w_i G_i B`` (n, k) without the identity, from products (m, n, k)."""

@@ -116,7 +116,7 @@ def test_best_weights_for_fixed_duals(bank, rng, weights):
     signs = signs_of_codes(y, 3)
     start = RegularizedKernel(bank.combine(weights.start(3)), 0.5)
     problem = SubspaceSVM(start, signs, 5.0, True, 1e-9)
-    duals = problem.closed_form_duals()
+    duals = problem.closed_form().coef()
     there, best, bound = best_weights(bank, weights, problem, duals)
 
     def explained(w):

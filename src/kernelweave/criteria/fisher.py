@@ -193,7 +193,7 @@ class Fisher(KernelCriterion):
 
     def scores(self, coef: Array) -> np.ndarray:
         """``tr(B' G_i B)`` of all terms (m,), the identity first if it is learned."""
-        scores = to_numpy(self.bank.quad(coef)).astype(np.float64)
+        scores = self.bank.quad(coef)
         if self.learns_identity:
             scores = np.append(squared_norm(coef), scores)
         return scores
@@ -212,8 +212,8 @@ class Fisher(KernelCriterion):
         products = self._apply(coef)
         if coef.dtype == self.target64.dtype:
             self._judged = coef, products  # a certificate would compute them again
-        scores = to_numpy(inner_products(products, coef)).astype(np.float64)
-        value = float(inner_products(self.target[None, ...], coef)[0])
+        scores = inner_products(products, coef)
+        value = dot(self.target, coef)
         curvature = None
         if hessian:
             half = solve_stack(factor, products)
@@ -245,7 +245,7 @@ class Fisher(KernelCriterion):
             excess = left * left / alpha  # infinite, if it overflows
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
-        scores = to_numpy(inner_products(products, dual))
+        scores = inner_products(products, dual)
         fixed = 0.0 if self.learns_identity else alpha * squared_norm(dual)
         linear = 2.0 * dot(dual, self.target64) - fixed
         s, square = self.scale, max(squared_norm(coef), squared_norm(dual))
@@ -379,7 +379,7 @@ class WithinFisher(Fisher):
         coef = solve_factored(factor, moved)
         direction = self.target - self.centring.apply(coef)
         products = self.bank.apply(direction)
-        scores = to_numpy(inner_products(products, direction)).astype(np.float64)
+        scores = inner_products(products, direction)
         value = float(scores @ weights) + self.split(weights)[0] * squared_norm(coef)
         curvature = None
         if hessian:
@@ -408,7 +408,7 @@ class WithinFisher(Fisher):
             direction = self.target64 - self.centring64.apply(v)
             size += squared_norm(direction) ** 0.5 + squared_norm(v) ** 0.5
             products = self.bank.apply(direction)
-        scores = to_numpy(inner_products(products, direction))
+        scores = inner_products(products, direction)
         linear = -s * alpha * squared_norm(v)
         rounding = s * self.rounding(weights, size**2) / REACHED  # U is rounded too
         return CertificateTerms(s * upper, linear, s * scores, rounding=rounding)

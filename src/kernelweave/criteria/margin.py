@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -16,18 +16,16 @@ from kernelweave._array import (
     in_double,
     inner_products,
     is_numpy,
-    lower_inverse,
     namespace,
     robust_cholesky,
-    solve_factored,
     solve_stack,
     solve_triangular,
     tensor_sum,
     to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
-from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import (
     SEPARABLE,
     SaddlePath,
@@ -44,7 +42,6 @@ from kernelweave.inner.svm import (
     libsvm,
     primal_values,
     separate,
-    solve_machines,
     train_machines,
 )
 from kernelweave.kernels.banks.dense import combine_in_double
@@ -437,6 +434,8 @@ class SubspaceProblem:
     The parameters are those of :class:`SubspaceMargin`.
     """
 
+    uncorrelated: ClassVar[bool]  # Eq. 20 in place of Eq. 9
+
     def __init__(
         self,
         bank: Bank,
@@ -449,13 +448,16 @@ class SubspaceProblem:
         require_positive(alpha=alpha, C=C)
         signs = checked_signs(signs, bank.n_samples)
         require_both_signs(signs)
-        # The Fisher criterion knows how to factor alpha I + G.
         self.design = design or RowDesign(len(signs))
-        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
-        self._ridge = Fisher(bank, target, alpha, design=self.design)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
         self.bounds = self.C * self.design.each
+
+    def at(self, weights: np.ndarray) -> SubspaceSVM:
+        """The problem of a single kernel, the sum at these weights (p,)."""
+        gram = self.bank.combine(weights)
+        kernel = RegularizedKernel(gram, self.alpha, self.design)
+        return SubspaceSVM(kernel, self.signs, self.C, self.uncorrelated, self.tol)
 
 
 class SubspaceMargin(SubspaceProblem, KernelCriterion):
@@ -499,20 +501,19 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         Row weights; the kernels are then ``D G_i D``.
     """
 
+    uncorrelated = True
     #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
     offers = frozenset({"hessian", "averages", "parts"})
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
-        factor = self._ridge.factor(weights)
-        kernel = self._kernel(factor)
-        machines = solve_machines(kernel, self.signs, self.bounds, self.tol)
+        problem = self.at(weights)
+        machines, factor = problem.closed_form(), problem.kernel.factor
         a = machines.coef()
         scaled = self.design.unscale(a)  # D^-1 A
-        b = self.alpha * solve_factored(factor, from_numpy(scaled, self.bank.like))
+        b = self.alpha * problem.kernel.solve(from_numpy(scaled, self.bank.like))
         products = self.bank.apply(b)
-        scores = to_numpy(inner_products(products, b)).astype(np.float64)
-        scores = scores / (2.0 * self.alpha)
+        scores = inner_products(products, b) / (2.0 * self.alpha)
         b_host = to_numpy(b).astype(np.float64)
         explained = float(np.sum(scaled * (scaled - b_host)))
         value = float(np.sum(a * self.signs)) - 0.5 * explained
@@ -535,7 +536,7 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         upper = self.primal(weights, coef)
         a, b = self.split(dual)
         products = self._products(b)
-        scores = to_numpy(inner_products(products, from_numpy(b, products)))
+        scores = inner_products(products, from_numpy(b, products))
         a = balanced(a, self.signs, self.bounds)
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
@@ -570,18 +571,6 @@ class SubspaceMargin(SubspaceProblem, KernelCriterion):
         points = np.asarray(coef, dtype=np.float64)
         m = self.signs.shape[1]
         return points[:, :m], points[:, m:]
-
-    def _kernel(self, factor: Array) -> np.ndarray:
-        """``D^-1 T D^-1`` plus a multiple of 11', to which feasible A are blind.
-
-        Of shape (n, n), in float64.
-        """
-        inverse = lower_inverse(factor)
-        # copied only if it may not be written to, as with early versions of NumPy
-        kernel = np.require(to_numpy(inverse.T @ inverse), np.float64, "W")
-        kernel *= -self.alpha
-        kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
-        return self.design.unscale(self.design.unscale(kernel).T)
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""

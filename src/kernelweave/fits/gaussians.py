@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
 from kernelweave.fits.ridge import RowDesign
@@ -406,7 +408,7 @@ def _own(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 #: Relative precision of a sharpness.
-SHARP_ENOUGH = 1e-6
+SHARP_ENOUGH = 1e-9
 
 
 def best_sharpness(
@@ -419,9 +421,8 @@ def best_sharpness(
 ) -> float:
     """The b between ``bounds`` with the smallest log loss of ``softmax(a + b s)``.
 
-    The log loss is convex in b: its derivative is the mean of ``E s - s_own``, and the
-    second one that of the variance of s, both under the probabilities of the classes.
-    Newton steps that leave the interval where the minimum must be halve it instead.
+    The log loss is convex in b: its derivative, the mean of ``E s - s_own`` under the
+    probabilities of the classes, has one root.
 
     Parameters
     ----------
@@ -442,22 +443,17 @@ def best_sharpness(
     finite = np.where(np.isfinite(scores), scores, 0.0)
     others = np.maximum(np.sum(np.isfinite(scores), axis=1) - 1, 1)
     own = own + doubt * ((np.sum(finite, axis=1) - own) / others - own)
+
+    def slope(b: float) -> float:
+        shares = softmax(offsets + b * scores, axis=1)
+        return float(weights @ (np.sum(shares * finite, axis=1) - own))
+
     low, high = bounds
-    b = min(max(1.0, low), high)
-    while high - low > SHARP_ENOUGH * high:
-        logits = offsets + b * scores
-        logits -= np.max(logits, axis=1, keepdims=True)
-        shares = np.exp(logits, out=logits)
-        total = np.sum(shares, axis=1)
-        mean = np.einsum("ij,ij->i", shares, finite) / total
-        square = np.einsum("ij,ij,ij->i", shares, finite, finite) / total
-        slope, curvature = weights @ (mean - own), weights @ (square - mean**2)
-        low, high = (low, b) if slope > 0 else (b, high)
-        aim = b - slope / curvature if curvature > 0 else math.inf
-        if abs(aim - b) <= SHARP_ENOUGH * b:
-            return float(min(max(aim, low), high))
-        b = aim if low < aim < high else math.sqrt(low * high)
-    return float(b)
+    if slope(high) <= 0.0:
+        return high
+    if slope(low) >= 0.0:
+        return low
+    return float(brentq(slope, low, high, xtol=SHARP_ENOUGH * low, rtol=SHARP_ENOUGH))
 
 
 def best_temperature(scores: np.ndarray, codes: np.ndarray, design: RowDesign) -> float:

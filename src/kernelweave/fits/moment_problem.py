@@ -20,7 +20,7 @@ from kernelweave._tolerances import (
     ROUNDING_UNITS,
 )
 from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
-from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 
 #: Before the factorisation each variance is raised by machine precision times the
@@ -117,8 +117,8 @@ class MomentProblem:
         #: Which of all D features belong to active kernels, and their factors.
         self.used = np.flatnonzero(spread)
         self.feature_scales = np.sqrt(spread[self.used])
-        self.n_features = d = len(self.used)
-        factor, self.jitter = self._factor(self.scaled(centred))
+        d = len(self.used)
+        factor, self.jitter = self._factor(*self.blocks(centred))
         self.bank = FeatureBank(
             factor[:, :d],
             self.active_widths,
@@ -128,8 +128,8 @@ class MomentProblem:
         )
         self.target = factor[:, d:]
 
-    def scaled(self, centred: Array) -> Array:
-        """``[Z H]'[Z H]`` of active, scaled columns from ``A'A``, (D + k, D + k)."""
+    def blocks(self, centred: Array) -> tuple[Array, Array, Array]:
+        """``Z'Z`` (D, D), ``Z'H`` (D, k), ``H'H`` (k, k) of scaled columns from A'A."""
         xp, head = namespace(centred), 1 + self.coding.shape[0]
         scale = from_numpy(self.feature_scales, centred)
         coding = from_numpy(self.coding, centred)
@@ -138,13 +138,16 @@ class MomentProblem:
         features = xp.take(xp.take(centred, used, axis=0), used, axis=1)
         features = features * scale[:, None] * scale[None, :]
         cross = xp.take(targets, used, axis=1) * scale[None, :]
-        corner = targets[:, 1:head] @ coding
-        top = xp.concat([features, cross.T], axis=1)
-        return xp.concat([top, xp.concat([cross, corner], axis=1)], axis=0)
+        return features, cross.T, targets[:, 1:head] @ coding
 
-    def _factor(self, joint: Array) -> tuple[Array, float]:
-        """``R`` (D + k, D + k), upper triangular, with ``R'R`` the joint matrix."""
-        xp, size = namespace(joint), int(joint.shape[0])
+    def _factor(
+        self, features: Array, cross: Array, corner: Array
+    ) -> tuple[Array, float]:
+        """``R`` (D + k, D + k), upper triangular, with ``R'R = [Z H]'[Z H]``."""
+        xp = namespace(features)
+        top = xp.concat([features, cross], axis=1)
+        joint = xp.concat([top, xp.concat([cross.T, corner], axis=1)], axis=0)
+        size = int(joint.shape[0])
         diagonal = xp.linalg.diagonal(joint)
         unit = diagonal + MEAN_SHARE * float(xp.sum(diagonal)) / size
         first = self.precision * size
@@ -186,28 +189,27 @@ class GcvPath(AlphaPath):
 
     def __init__(self, problem: MomentProblem, weights: np.ndarray) -> None:
         gram = problem.bank.combine(weights)
-        xp = namespace(gram)
         self.n_samples, self.total = problem.n_rows, problem.total
         self.mean_eigenvalue, largest = spectrum_bounds(gram, self.n_samples)
         values, vectors = eigh(gram)
-        self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
-        self.rotated = vectors.T @ problem.target
+        self.eigenvalues = np.maximum(to_numpy(values), 0.0)  # (r,)
+        self.squares = to_numpy((vectors.T @ problem.target) ** 2)  # (r, k)
         rounding = ROUNDING_UNITS * max(eps(values), problem.precision)
         self.smallest_alpha = rounding * largest
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` of each column, (a, k)."""
-        squares = to_numpy(self.rotated**2)  # (r, k)
-        values, found = to_numpy(self.eigenvalues), []
+        found = []
         for row in alphas:  # (1,) or (k,)
-            shrunk = np.sum(squares / (values[:, None] + row) ** 2, axis=0)
+            shifted = self.eigenvalues[:, None] + row
+            shrunk = np.sum(self.squares / shifted**2, axis=0)
             found.append(shrunk / (self.total * self.precision(row) ** 2))
         return np.stack(found)
 
     def precision(self, alphas: np.ndarray) -> np.ndarray:
         """The q of each alpha (k,), from n - 1 eigenvalues: others are rounding."""
         n = self.n_samples
-        values = to_numpy(self.eigenvalues)[-(n - 1) :]  # in ascending order
+        values = self.eigenvalues[-(n - 1) :]  # in ascending order
         rest = (n - 1 - len(values)) / alphas
         return (np.sum(1.0 / (values[:, None] + alphas), axis=0) + rest) / n
 
@@ -264,7 +266,7 @@ class _Fold:
             raise ValueError("cross-validation needs rows outside each fold")
         means = train[0, :] / n
         centred = train - n * means[:, None] * means[None, :]
-        features, target, _ = _blocks(problem, centred)
+        features, target, _ = problem.blocks(centred)
         # a kernel that is constant on the training rows predicts nothing here
         widths = problem.active_widths
         traces = _traces(features, widths)
@@ -277,7 +279,8 @@ class _Fold:
         m = float(held_out[0, 0])
         product = means[:, None] * held_out[0, :][None, :]
         shifted = held_out - product - product.T + m * means[:, None] * means[None, :]
-        zz, zh, self.hh = _blocks(problem, shifted)
+        zz, zh, hh = problem.blocks(shifted)
+        self.hh = namespace(hh).linalg.diagonal(hh)
         rotate = scale[:, None] * vectors
         self.zz, self.zh = rotate.T @ zz @ rotate, rotate.T @ zh
 
@@ -306,16 +309,3 @@ def trace_scales(
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
     return block_sums(to_numpy(namespace(gram).linalg.diagonal(gram)), widths)
-
-
-def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
-    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
-    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])
-
-
-def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, Array]:
-    """``Z'Z`` (D, D), ``Z'H`` (D, k), diagonal of ``H'H`` (k,), of scaled features."""
-    d = problem.n_features
-    joint = problem.scaled(gram)
-    corner = namespace(joint).linalg.diagonal(joint[d:, d:])
-    return joint[:d, :d], joint[:d, d:], corner

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.stats import t as student
 
 from kernelweave._array import (
     Array,
@@ -542,11 +542,7 @@ def _log_density(
 
     ``square`` is the variance of the Gaussian, or the squared scale.
     """
-    if np.all(np.isinf(dof)):
-        return -0.5 * (residual**2 / square + np.log(2 * np.pi * square))
-    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
-    tail = (dof + 1) / 2 * np.log1p(residual**2 / (dof * square))
-    return constant - 0.5 * np.log(square) - tail
+    return np.asarray(student.logpdf(residual, dof, scale=np.sqrt(square)))
 
 
 def _positive(x: np.ndarray | float) -> np.ndarray:

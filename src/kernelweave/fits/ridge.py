@@ -603,15 +603,24 @@ def principal_axes(coef: Array, target: Array) -> Array:
 
     The k x k matrix ``H' G M^-1 H = H' (H - alpha B)`` is the between-class scatter in
     units of the regularised total scatter (Ye et al. 2007, Eq. 29); its eigenvectors,
-    largest eigenvalue first, are the rotation. The largest entry of each axis is made
-    positive.
+    largest eigenvalue first, are the rotation. The largest entry of each axis, or the
+    first in a tie, is made positive.
     """
     explained = to_numpy(target.T @ coef).astype(np.float64)
     # ascending: a small H' M^-1 H means that the kernel explains the direction well
     vectors = np.linalg.eigh((explained + explained.T) / 2)[1]
-    largest = np.argmax(np.abs(vectors), axis=0)
-    vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
-    return from_numpy(vectors, coef)
+    return from_numpy(vectors * column_signs(vectors), coef)
+
+
+#: Relative difference below which two entries count as equally large.
+EQUALLY_LARGE = 1e-6
+
+
+def column_signs(columns: np.ndarray) -> np.ndarray:
+    """The sign of the largest entry of each column; the first decides a tie."""
+    size = np.abs(columns)
+    first = np.argmax(size >= (1.0 - EQUALLY_LARGE) * np.max(size, axis=0), axis=0)
+    return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
 #: Alphas tried first, relative to the mean eigenvalue.

@@ -23,18 +23,22 @@ from kernelweave.fits.ridge import (
     checked_codes,
     checked_target,
     class_coding,
+    column_signs,
     factor_regularized,
     normal_basis,
     steepness_of,
 )
-from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_machines
+from kernelweave.inner.svm import (
+    Machines,
+    hinge,
+    solve_low_rank_svm,
+    solve_machines,
+)
 from kernelweave.kernels.checks import checked_matrix
 from kernelweave.protocols import require_positive
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
-#: Relative difference below which two entries count as equally large.
-EQUALLY_LARGE = 1e-6
 
 
 def label_factor(
@@ -92,13 +96,6 @@ def label_factor(
             "depend on"
         )
     return centred[codes]
-
-
-def column_signs(columns: np.ndarray) -> np.ndarray:
-    """The sign of the largest entry of each column; the first decides a tie."""
-    size = np.abs(columns)
-    first = np.argmax(size >= (1.0 - EQUALLY_LARGE) * np.max(size, axis=0), axis=0)
-    return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
 def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -244,6 +241,18 @@ class RegularizedKernel:
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""
         return solve_factored(self.factor, b)
+
+    def subspace_kernel(self, uncorrelated: bool = False) -> Array:
+        """The kernel (n, n) of a subspace of any dimension, see :class:`SubspaceSVM`.
+
+        With row weights, it is ``D^-1 K D^-1``.
+        """
+        matrix = self.solve(self.gram)
+        if not uncorrelated:
+            matrix = self.gram @ matrix
+        matrix = self.design.unscale(matrix)
+        matrix = self.design.unscale(matrix.T)
+        return (matrix + matrix.T) / 2
 
     def subspace(
         self, target: Array, n_components: int | None = None, uncorrelated: bool = False
@@ -446,16 +455,11 @@ class SubspaceSVM:
         self.design = self.kernel.design
         self.bounds = float(self.C) * self.design.each
 
-    def closed_form_duals(self) -> np.ndarray:
-        """A at the saddle point for as many dimensions as there are SVMs."""
-        gram = self.kernel.gram
-        matrix = self.kernel.solve(gram)
-        if not self.uncorrelated:
-            matrix = gram @ matrix
-        host = self.design.unscale(to_numpy(matrix).astype(np.float64))
-        host = self.design.unscale(host.T)
-        matrix = (host + host.T) / 2
-        return solve_machines(matrix, self.signs, self.bounds, self.tol).coef()
+    def closed_form(self) -> Machines:
+        """The SVMs at the saddle point for as many dimensions as there are of them."""
+        kernel = to_numpy(self.kernel.subspace_kernel(self.uncorrelated))
+        kernel = kernel.astype(np.float64)
+        return solve_machines(kernel, self.signs, self.bounds, self.tol)
 
     def subspace(self, duals: np.ndarray, n_components: int | None = None) -> Subspace:
         """The best subspace for fixed A (n, m)."""

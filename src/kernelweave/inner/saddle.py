@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -97,7 +96,7 @@ class SaddleProblem:
     def scores(self, beta: np.ndarray, products: Array | None = None) -> np.ndarray:
         """``sum_c b_c'G_i b_c`` (m,) for beta (n, k), from its products if given."""
         products = self.products(beta) if products is None else products
-        return to_numpy(inner_products(products, from_numpy(beta, products)))
+        return inner_products(products, from_numpy(beta, products))
 
     def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """``tau = 1/C`` of the 2-norm margin (else 0) and the kernel weights (p,)."""
@@ -343,9 +342,7 @@ class SaddlePath:
         steps, eta = self._small.solve(right, -self.residuals.norm)
         return steps[:m], steps[m:], eta
 
-    def bounds(
-        self, weights: np.ndarray, support: Callable[[np.ndarray], float]
-    ) -> tuple[float, float]:
+    def bounds(self, weights: np.ndarray) -> tuple[float, float]:
         """An upper bound at allowed weights (m,), and a lower bound on the optimum.
 
         They follow from the current point without a pass over the kernels. The first is
@@ -356,7 +353,8 @@ class SaddlePath:
         scores = self.size * self.scores
         terms = problem.terms(beta, scores, upper)
         penalty = float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
-        lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
+        largest = _largest_sum(scores, self.norm)
+        lower = terms.lower_bound(largest) - 2.0 * self.size * penalty
         return upper, lower
 
     def run(self, gap: float, max_steps: int) -> tuple[float, float]:
@@ -367,7 +365,7 @@ class SaddlePath:
         """
         best, idle, steps = np.inf, 0, 0
         while True:
-            upper, lower = self.bounds(np.ones(1), lambda scores: float(scores[0]))
+            upper, lower = self.bounds(np.ones(1))
             if np.isinf(upper):
                 require_separable(lower, self.size)
             # Bounds of the best multiple of a may be close before a itself is good.

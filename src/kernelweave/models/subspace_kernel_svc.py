@@ -15,7 +15,6 @@ from kernelweave.fits.subspace import (
     ALWAYS_KEPT,
     RegularizedKernel,
     Subspace,
-    SubspaceSVM,
     label_factor,
     turn_of_axes,
 )
@@ -251,13 +250,13 @@ class SubspaceKernelSVC(
         settings = self.alpha, self.uncorrelated, self.scale
         alpha, scale = alpha_and_unit(bank, codes, len(classes), design, *settings)
         C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
-        problem = (bank, signs, alpha, C, MACHINE_SHARE * goals["aim"], design)
-        found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
-        kernel = RegularizedKernel(bank.combine(found.weights), alpha, design)
         convex = bool(self.uncorrelated)
+        kind = SubspaceMargin if convex else PlainSubspaceMargin
+        problem = kind(bank, signs, alpha, C, MACHINE_SHARE * goals["aim"], design)
+        found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
         few = self.n_components is not None and self.n_components < signs.shape[1]
         joint = solve_joint(
-            SubspaceSVM(kernel, signs, C, convex, problem[4]),
+            problem.at(found.weights),
             self.n_components,
             duals=duals,
             tol=goals["aim"],
@@ -308,21 +307,23 @@ class SubspaceKernelSVC(
         return n_kernels > 1 and bool(np.isfinite(self.norm))
 
     def _learn_weights(
-        self, problem: tuple[Any, ...], goals: dict[str, Any], callback: Callback
+        self,
+        problem: SubspaceMargin | PlainSubspaceMargin,
+        goals: dict[str, Any],
+        callback: Callback,
     ) -> tuple[Any, np.ndarray | None, tuple[str, ...]]:
         """The weights of Eq. 39, for a subspace of any dimension.
 
-        ``problem`` are the arguments of the criterion. Besides the solution, the dual
-        variables (n, m) of the closed form and remarks on the weights are returned.
+        Besides the solution, the dual variables (n, m) of the closed form and remarks
+        on the weights are returned.
         """
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
         settings: Any = {"max_iter": self.max_iter, "callback": callback}
-        if self.uncorrelated:
-            criterion = SubspaceMargin(*problem)
+        if isinstance(problem, SubspaceMargin):
             settings |= goals
-            found = solve(criterion, weight_set, method=self.solver, **settings)
-            return found, criterion.split(found.coef)[0], found.remarks
-        p = problem[0].n_kernels
+            found = solve(problem, weight_set, method=self.solver, **settings)
+            return found, problem.split(found.coef)[0], found.remarks
+        p = problem.bank.n_kernels
         if not self._has_weights(p):
             only = LocalSolution(  # no other weights are allowed
                 weights=np.full(p, 1.0 / p),
@@ -334,9 +335,8 @@ class SubspaceKernelSVC(
                 n_iter=0,
             )
             return only, None, ()
-        plain = PlainSubspaceMargin(*problem)
-        local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
-        return local, local.coef, plain.remarks(local.weights)
+        local = solve_plain(problem, weight_set, tol=goals["aim"], **settings)
+        return local, local.coef, problem.remarks(local.weights)
 
     def _certificate(
         self,

@@ -278,7 +278,7 @@ def rounds(split: Halves, uncorrelated: bool) -> dict[str, Any]:
     alpha, unit = alpha_and_unit(bank, codes, len(classes), design, *how)
     kernel, C = RegularizedKernel(train, alpha), unit * split.setting
     problem, found = ten_rounds(kernel, split.y_train, C, uncorrelated)
-    saddle = problem.lower_bound(problem.closed_form_duals(), None)
+    saddle = problem.lower_bound(problem.closed_form().coef(), None)
     upper, lower, errors = [], [], []
     for point, bound in found:
         scores = test @ point.coef + point.intercepts

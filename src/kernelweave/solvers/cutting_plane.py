@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -61,18 +59,16 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
         After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    solve_master: Callable[[np.ndarray, np.ndarray], Answer]
-    if weight_set.power == 1:
-        allowed = weight_set.polyhedron(len(weights))
-        solve_master = partial(master_program, allowed=allowed)
-    else:
-        clarabel, q = _import_clarabel(), weight_set.power
-        solve_master = partial(_solve_cone, clarabel=clarabel, q=q)
+    allowed, q = weight_set.polyhedron(len(weights)), weight_set.power
     cuts = _Cuts(len(weights))
     while True:
         weights, state = _evaluate_nearby(criterion, weights, cuts.best)
         unit = cuts.add(weights, state, state.value)
-        answer = solve_master(cuts.linear / unit, cuts.scores / unit)
+        linear, scores = cuts.linear / unit, cuts.scores / unit
+        if q == 1:
+            answer = master_program(linear, scores, allowed)
+        else:
+            answer = _solve_cone(linear, scores, q)
         if answer is None:
             return
         raw, multipliers, *_ = answer
@@ -259,13 +255,16 @@ def master_program(
     return x[:m], own / np.sum(own), prices[r:]
 
 
-def _solve_cone(
-    linear: np.ndarray, scores: np.ndarray, clarabel: Any, q: float
-) -> Answer:
+def _solve_cone(linear: np.ndarray, scores: np.ndarray, q: float) -> Answer:
     """The master on an lq ball, in the variables ``(w, t, u)``.
 
     ``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``.
     """
+    clarabel = library(
+        "clarabel",
+        "method='cutting_plane' needs Clarabel for norms other than 1; install "
+        "it with: pip install 'kernelweave[cone]'",
+    )
     r, m = scores.shape
     one, column = sparse.eye_array(m), np.ones((r, 1))
     in_cone = [sparse.kron(one, -np.eye(3)[:, [place]]) for place in (2, 0)]
@@ -296,14 +295,6 @@ def _solve_cone(
         return None
     multipliers = np.maximum(multipliers, 0.0)
     return weights, multipliers / np.sum(multipliers)
-
-
-def _import_clarabel() -> Any:
-    return library(
-        "clarabel",
-        "method='cutting_plane' needs Clarabel for norms other than 1; install "
-        "it with: pip install 'kernelweave[cone]'",
-    )
 
 
 def nearest_point(

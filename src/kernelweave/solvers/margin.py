@@ -55,7 +55,7 @@ def interior_point(margin: SaddleCriterion, weight_set: BallSet) -> Iterator[Ite
     while idle < STALLED and not (best <= SMALL_GAP and apart > LOST):
         weights = weight_set.scale(path.point.w)
         gradient = -path.size * path.scores
-        upper, lower = path.bounds(weights, weight_set.support)
+        upper, lower = path.bounds(weights)
         coef = margin.over_all_rows(path.coef())
         spent, counted = path.n_factorizations - counted, path.n_factorizations
         yield Iterate(weights, upper, gradient, coef, None, lower, spent)

@@ -349,14 +349,13 @@ def _barrier(problem: _Problem, x: np.ndarray) -> Iterator[Iterate]:
     edges of floating point, of which 36, mostly margins, converge only by this. Ends
     where rounding allows only tiny steps.
     """
-    mu, state = BARRIER_START, problem.criterion.evaluate(problem.weights(x))
-    spent, crawled = state.n_factorizations, 0
+    mu, crawled = BARRIER_START, 0
+    state = problem.criterion.evaluate(problem.weights(x))
+    yield Iterate.at(problem.weights(x), state)
     while crawled < MOST_CRAWLING:
         x, state, decrease, share = _barrier_step(problem, x, state, mu)
         crawled = crawled + 1 if share < CRAWLING else 0
-        count = spent + state.n_factorizations
-        yield Iterate.at(problem.weights(x), replace(state, n_factorizations=count))
-        spent = 0
+        yield Iterate.at(problem.weights(x), state)
         if decrease <= mu:
             mu = max(BARRIER_END, BARRIER_FACTOR * mu)
 

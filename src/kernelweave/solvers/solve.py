@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, namespace
+from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, eps, namespace
 from kernelweave._tolerances import (
     ALLOWED_VIOLATION,
     FLOAT32_TOL,
@@ -641,7 +641,7 @@ def _note_gap(criterion: Criterion, method: Method, gap: float) -> tuple[str, ..
 
 def _is_single(criterion: Criterion) -> bool:
     """Whether kernels are in float32."""
-    return criterion.kernel_eps > DOUBLE_EPS
+    return criterion.bank is not None and eps(criterion.bank.like) > DOUBLE_EPS
 
 
 def _explained(

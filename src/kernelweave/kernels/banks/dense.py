@@ -137,7 +137,7 @@ class KernelBank(ABC):
         kernels = (self.kernel(i) for i in range(self.n_kernels))
         return namespace(b).stack([as_float(kernel, b.dtype) @ b for kernel in kernels])
 
-    def quad(self, b: Array) -> Array:
+    def quad(self, b: Array) -> np.ndarray:
         """``tr(B' G_i B)`` for every kernel, (p,)."""
         return inner_products(self.apply(b), b)
 

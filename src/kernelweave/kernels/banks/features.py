@@ -182,19 +182,19 @@ class FeatureBank(KernelBank):
         parts = [features[:, block] @ inner[block, :] for block in self.blocks]
         return namespace(b).stack(parts)
 
-    def quad(self, b: Array) -> Array:
+    def quad(self, b: Array) -> np.ndarray:
         """``tr(B' G_i B) = norm(Z_i'B)^2`` for every kernel, (p,)."""
         inner = as_float(self.features, b.dtype).T @ b
-        return self.block_sums(inner * inner)
-
-    def block_sums(self, values: Array) -> Array:
-        """Sums of ``values`` (D, k) over each kernel's features, (p,)."""
-        xp = namespace(values)
-        rows = xp.sum(values, axis=1)
-        return xp.stack([xp.sum(rows[block]) for block in self.blocks])
+        squares = to_numpy(namespace(inner).sum(inner * inner, axis=1))
+        return block_sums(squares.astype(np.float64), self.widths)
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""
         parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
         narrow = [part if part.shape[1] < part.shape[0] else part.T for part in parts]
         return np.array([squared_norm(part.T @ part) ** 0.5 for part in narrow])
+
+
+def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
+    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
+    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])

@@ -26,7 +26,6 @@ from kernelweave.fits.moment_problem import (
     CvPath,
     GcvPath,
     MomentProblem,
-    block_sums,
     trace_scales,
 )
 from kernelweave.fits.ridge import (
@@ -35,7 +34,7 @@ from kernelweave.fits.ridge import (
     principal_axes,
     undone_shrinkage,
 )
-from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.margin import Margin
 from kernelweave.fits.ridge import checked_signs, require_both_signs
 from kernelweave.kernels.banks.dense import DenseBank
@@ -63,4 +63,4 @@ def _distance_of_means(bank: DenseBank, signs: np.ndarray) -> np.ndarray:
     plus, minus = int(np.sum(signs > 0)), int(np.sum(signs < 0))
     contrast = np.where(signs > 0, 1.0 / plus, np.where(signs < 0, -1.0 / minus, 0.0))
     dtype = namespace(bank.like).float64
-    return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.like, dtype)))
+    return bank.quad(from_numpy(contrast[:, None], bank.like, dtype))

@@ -19,7 +19,6 @@ from kernelweave._array import (
     lower_inverse,
     namespace,
     squared_norm,
-    to_numpy,
 )
 from kernelweave._tolerances import LOCAL_MINIMUM
 from kernelweave.fits.ridge import LooPath
@@ -87,10 +86,9 @@ class LeaveOneOut:
         inverse *= xp.sqrt(2.0 / entries * squares / precision)[None, :]
         slope = inverse @ inverse.T
         del inverse
-        cross = inner_products(self.bank.apply(coef), pull)
-        gradient = -to_numpy(cross).astype(np.float64)
+        gradient = -inner_products(self.bank.apply(coef), pull)
         for rows, block in self.bank.row_blocks():
-            gradient += to_numpy(inner_products(block, slope[rows, :]))
+            gradient += inner_products(block, slope[rows, :])
         return float(xp.sum(squares)) / entries, gradient * theta
 
     def _inverse(self, theta: np.ndarray, shift: float) -> Array:

@@ -121,7 +121,7 @@ def solve_joint(
     """
     limit = max_iter or MAX_ROUNDS
     if duals is None:
-        duals = problem.closed_form_duals()
+        duals = problem.closed_form().coef()
     if constant := problem.constant_machines(duals):  # any subspace will do
         whole = problem.label_subspace(n_components)
     else:
@@ -287,20 +287,16 @@ class PlainSubspaceMargin(SubspaceProblem):
     same. A local search needs less than a criterion, whose certificate must bound v.
     """
 
-    def machines(self, weights: np.ndarray) -> SubspaceSVM:
-        """The single-kernel problem at these weights (p,)."""
-        gram = self.bank.combine(weights)
-        kernel = RegularizedKernel(gram, self.alpha, self.design)
-        return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
+    uncorrelated = False
 
     def evaluate(self, weights: np.ndarray) -> Evaluation:
         """Value, gradient and A (n, m) from one factorisation and m SVMs."""
-        problem = self.machines(weights)
-        duals = problem.closed_form_duals()
+        problem = self.at(weights)
+        duals = problem.closed_form().coef()
         value = problem.lower_bound(duals, None)
         a = from_numpy(self.design.unscale(duals), self.bank.like)
         b = self.alpha * problem.kernel.solve(a)
-        scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
+        scores = self.bank.quad(a) - self.bank.quad(b)
         return Evaluation(value, -0.5 * scores, None, duals)
 
     def minorant(self, total: float = 1.0) -> Margin:
@@ -319,21 +315,15 @@ class PlainSubspaceMargin(SubspaceProblem):
             "use uncorrelated=True, which needs none, or fewer kernels",
             self.bank.like,
         )
-        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
+        scaled = (total * self.bank.kernel(i) for i in range(p))
+        kernels = (RegularizedKernel(gram, self.alpha, self.design) for gram in scaled)
+        parts = [kernel.subspace_kernel() / total for kernel in kernels]
         bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
         return Margin(bank, self.signs, "l1", self.C, self.design.weights)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
         return weight_remarks(self.bank, weights, False)
-
-    def _alone(self, gram: Array, total: float) -> Array:
-        """``D^-1 G (G + (alpha / s) I)^-1 G D^-1`` of one kernel (n, n)."""
-        scaled = total * gram
-        kernel = RegularizedKernel(scaled, self.alpha, self.design)
-        matrix = self.design.unscale(scaled @ kernel.solve(gram))
-        matrix = self.design.unscale(matrix.T)
-        return (matrix + matrix.T) / 2
 
 
 def solve_plain(
