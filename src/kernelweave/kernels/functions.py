@@ -140,13 +140,6 @@ class _Exponential(Kernel):
         """Gram matrix (n, m) from the distances (n, m)."""
         return exp_(base * -float(self.gamma))
 
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base`, unless a subclass has its own, in ``out`` (n, m)."""
-        if out is None or type(self).from_base is not _Exponential.from_base:
-            return super()._into(base, out)
-        np.multiply(base, -float(self.gamma), out=out)
-        return np.exp(out, out=out)
-
 
 class RBF(_Exponential):
     """``k(x, z) = exp(-factor gamma |x - z|^2)``.
