@@ -93,12 +93,8 @@ class KernelBank(ABC):
         self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
         self.n_rows = self.n_samples if n_rows is None else int(n_rows)
-        self._forget()
-
-    def _forget(self) -> None:
-        """Clear the cache of what every norm asks about the kernels."""
+        #: Groups of the same kernels, kept since every norm asks for them.
         self._same: list[np.ndarray] | None = None
-        self._likeness: dict[int, float] = {}
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
@@ -171,20 +167,14 @@ class KernelBank(ABC):
 
     def identity_likeness(self, kernels: np.ndarray) -> np.ndarray:
         """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
-        known = self._likeness
-        new = np.array([i for i in kernels if int(i) not in known], dtype=int)
-        if len(new):
-            if self.n_samples > SCREENED:
-                # Fewer rows of a kernel look more like the identity than all of them.
-                some = self.restrict(
-                    np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
-                )
-                found = _cosines(some, new)
-                known.update(zip(new.tolist(), found.tolist(), strict=True))
-                new = new[found > LIKE_IDENTITY]
-            found = _cosines(self, new, self.n_rows)
-            known.update(zip(new.tolist(), found.tolist(), strict=True))
-        return np.array([known[int(i)] for i in kernels])
+        n = self.n_samples
+        if n <= SCREENED:
+            return _cosines(self, kernels, self.n_rows)
+        # Fewer rows of a kernel look more like the identity than all of them.
+        found = _cosines(self.restrict(np.arange(0, n, -(-n // SCREENED))), kernels)
+        alike = found > LIKE_IDENTITY
+        found[alike] = _cosines(self, kernels[alike], self.n_rows)
+        return found
 
     def subset(self, kernels: np.ndarray) -> KernelBank:
         """A bank of the kernels with these indices."""
