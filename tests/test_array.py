@@ -116,16 +116,10 @@ def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
     assert_allclose(inverse.T @ inverse, wanted, rtol=rtol, atol=rtol)
 
 
-def use_blocks_of(size, monkeypatch):
-    for name in ("BLOCK", "HOST_BLOCK", "LAPACK_ROWS", "INVERSE_COLUMNS"):
-        monkeypatch.setattr(_array, name, size)
-
-
 @DTYPES
 @pytest.mark.parametrize("n", [3, 7, 20])
-def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeypatch):
+def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend):
     """Blocks of 3: every number of blocks, with and without a remainder."""
-    use_blocks_of(3, monkeypatch)
     A, b, rtol = positive_definite(rng, n), rng.normal(size=(n, 4)), tolerance(dtype)
     unread = np.triu(np.full((n, n), 9.0), 1)
     if xp_backend.name == "numpy":
@@ -133,7 +127,7 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeyp
     if xp_backend.name not in ("numpy", "torch"):  # others read both triangles
         unread = 0.0
     given = xp_backend.asarray(A + unread, dtype)
-    factor = _array.cholesky(given, overwrite=True)
+    factor = _array.cholesky(given, overwrite=True, block=3)
     L = np.tril(to_numpy(factor))
     assert_allclose(L @ L.T, A, rtol=rtol, atol=rtol)
     if xp_backend.name == "torch" and n > 3:
@@ -142,14 +136,14 @@ def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeyp
         assert np.shares_memory(factor, given)
     right = xp_backend.asarray(b, dtype)
     wanted = np.linalg.solve(A, b)
-    found = _array.solve_factored(factor, right)
+    found = _array.solve_factored(factor, right, block=3)
     assert_allclose(to_numpy(found), wanted, rtol=rtol, atol=rtol)
     assert_allclose(to_numpy(right), b, rtol=1e-6)
-    diagonal = _array.inverse_diagonal(factor)
+    diagonal = _array.inverse_diagonal(factor, block=3)
     assert_allclose(to_numpy(diagonal), np.diag(np.linalg.inv(A)), rtol=rtol)
     A[n - 1, n - 1] = -1.0
     with pytest.raises(FactorizationError):
-        _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True)
+        _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True, block=3)
 
 
 def test_lapack_factors_only_the_blocks_of_large_matrices(rng, monkeypatch):
@@ -161,17 +155,15 @@ def test_lapack_factors_only_the_blocks_of_large_matrices(rng, monkeypatch):
         return get(names, arrays)
 
     monkeypatch.setattr(_array.linalg, "get_lapack_funcs", noted)
-    use_blocks_of(3, monkeypatch)
-    _array.cholesky(positive_definite(rng, 20))
+    _array.cholesky(positive_definite(rng, 20), block=3)
     assert max(sizes) == 3
 
 
-def test_blocks_lose_no_digits_of_float32(rng, xp_backend, monkeypatch):
+def test_blocks_lose_no_digits_of_float32(rng, xp_backend):
     """Multiplied by inverses of its corners, this matrix is no longer positive."""
-    use_blocks_of(64, monkeypatch)
     x = np.sort(rng.normal(size=(300, 2)), axis=0)
     gram = np.exp(-cdist(x, x, "sqeuclidean") / 2.0) + 1e-5 * np.eye(300)
-    factor = _array.cholesky(xp_backend.asarray(gram, "float32"))
+    factor = _array.cholesky(xp_backend.asarray(gram, "float32"), block=64)
     L = np.tril(to_numpy(factor).astype(np.float64))
     assert_allclose(L @ L.T, gram, atol=4e-6)
 

@@ -218,12 +218,17 @@ CACHED_ROWS = 64
 INVERSE_COLUMNS = 512
 
 
-def _in_blocks(a: Array) -> bool:
+def _spans(n: int, size: int | None = None) -> list[slice]:
+    size = size or BLOCK
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _in_blocks(a: Array, block: int | None) -> bool:
     """Whether ``a`` is factored in blocks; LAPACK needs no copy of a NumPy array."""
-    return a.shape[0] > BLOCK and has_views(a) and not is_numpy(a)
+    return a.shape[0] > (block or BLOCK) and has_views(a) and not is_numpy(a)
 
 
-def cholesky(a: Array, *, overwrite: bool = False) -> Array:
+def cholesky(a: Array, *, overwrite: bool = False, block: int | None = None) -> Array:
     """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
 
     Only the lower triangle is read; of NumPy arrays the upper one, since LAPACK takes
@@ -232,12 +237,15 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     ``overwrite`` allows the memory of ``a`` to be reused, so that no second matrix is
     needed; the strict upper triangle of the result is then undefined, so use it through
     :func:`solve_triangular` only.
+
+    ``block`` is the size of blocks and of the largest matrix that needs none; functions
+    that take the factor must be given the same size.
     """
-    if _in_blocks(a):
-        return _cholesky_in_place(a if overwrite else detached(a))
-    if is_numpy(a) and a.shape[0] > LAPACK_ROWS:
+    if _in_blocks(a, block):
+        return _cholesky_in_place(a if overwrite else detached(a), block or BLOCK)
+    if is_numpy(a) and a.shape[0] > (block or LAPACK_ROWS):
         rows = a if overwrite else np.array(a, order="C")
-        return _cholesky_in_place(rows.T)
+        return _cholesky_in_place(rows.T, block or HOST_BLOCK)
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: SciPy's own checks take longer than a
         # small factorisation, and solvers need hundreds of them.
@@ -265,7 +273,7 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     return factor
 
 
-def _cholesky_in_place(a: Array) -> Array:
+def _cholesky_in_place(a: Array, block: int) -> Array:
     """Overwrite the lower triangle of ``a`` by its factor, some columns at a time.
 
     With the factor of all columns to the left in place, those of a block J are::
@@ -277,7 +285,7 @@ def _cholesky_in_place(a: Array) -> Array:
     corner, which nobody reads, keeps the inverse for :func:`_solve_in_blocks`.
     """
     n, xp, host = a.shape[0], namespace(a), is_numpy(a)
-    for own in row_chunks(n, 1, HOST_BLOCK if host else BLOCK):
+    for own in _spans(n, block):
         below = slice(own.stop, n)
         if own.start:
             left = slice(0, own.start)
@@ -316,7 +324,7 @@ def _subtract_product(out: Array, left: Array, right: Array) -> None:
     if is_numpy(out):  # a third of the time, in the order of its memory
         out -= (right @ left.T).T
         return
-    for part in row_chunks(left.shape[1], 1, BLOCK):  # CuPy copies the factors of a product
+    for part in _spans(left.shape[1]):  # CuPy copies the factors of a product
         out -= left[:, part] @ right[:, part].T
 
 
@@ -362,7 +370,9 @@ def robust_cholesky(
     raise failure
 
 
-def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Array:
+def solve_triangular(
+    factor: Array, b: Array, *, transpose: bool = False, block: int | None = None
+) -> Array:
     """Solve ``L x = b`` (or ``L' x = b``) for the lower factor of :func:`cholesky`."""
     if is_numpy(factor):
         if not b.size:
@@ -375,8 +385,8 @@ def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Arr
         if zero:
             raise linalg.LinAlgError(f"entry {zero} of the factor's diagonal is 0")
         return found
-    if _in_blocks(factor):
-        return _solve_in_blocks(factor, b, transpose)
+    if _in_blocks(factor, block):
+        return _solve_in_blocks(factor, b, transpose, _spans(factor.shape[0], block))
     if compat.is_torch_array(factor):
         import torch
 
@@ -390,10 +400,11 @@ def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Arr
     return xp.linalg.solve(factor.T if transpose else factor, b)
 
 
-def _solve_in_blocks(factor: Array, b: Array, transpose: bool) -> Array:
+def _solve_in_blocks(
+    factor: Array, b: Array, transpose: bool, spans: list[slice]
+) -> Array:
     """:func:`solve_triangular` without a copy of the factor."""
     n, x = factor.shape[0], namespace(b).asarray(b, copy=True)
-    spans = list(row_chunks(n, 1, BLOCK))
     for own in reversed(spans) if transpose else spans:
         known = slice(own.stop, n) if transpose else slice(0, own.start)
         if known.start < known.stop:
@@ -408,7 +419,7 @@ def _solve_in_blocks(factor: Array, b: Array, transpose: bool) -> Array:
     return x
 
 
-def inverse_diagonal(factor: Array) -> Array:
+def inverse_diagonal(factor: Array, *, block: int | None = None) -> Array:
     """The diagonal (n,) of ``(L L')^-1``, the sums of squares of the columns of L^-1.
 
     ``factor`` is from ``cholesky(overwrite=True)`` and may be overwritten: beyond it,
@@ -416,7 +427,7 @@ def inverse_diagonal(factor: Array) -> Array:
     """
     if is_numpy(factor):
         inverse, found = _inverted("trtri", factor, overwrite=True), []
-        for own in row_chunks(factor.shape[0], 1, INVERSE_COLUMNS):
+        for own in _spans(factor.shape[0], block or INVERSE_COLUMNS):
             corner = np.tril(inverse[own, own])
             below = inverse[own.stop :, own]
             found.append(
@@ -424,7 +435,7 @@ def inverse_diagonal(factor: Array) -> Array:
                 + np.einsum("ij,ij->j", below, below)
             )
         return np.concatenate(found)
-    parts = _inverse_columns(factor)
+    parts = _inverse_columns(factor, block)
     xp = namespace(factor)
     return xp.concat([xp.sum(columns * columns, axis=0) for _, columns in parts])
 
@@ -449,14 +460,16 @@ def _inverted(routine: str, factor: np.ndarray, overwrite: bool = False) -> np.n
     return inverse
 
 
-def _inverse_columns(factor: Array) -> Iterator[tuple[slice, Array]]:
+def _inverse_columns(
+    factor: Array, block: int | None = None
+) -> Iterator[tuple[slice, Array]]:
     """``L^-1``, a few columns at a time, without the rows of zeros above them."""
     xp, n, home = namespace(factor), factor.shape[0], device(factor)
-    for own in row_chunks(n, 1, BLOCK):
+    for own in _spans(n, block):
         shape = n - own.start, own.stop - own.start
         identity = xp.eye(*shape, dtype=factor.dtype, device=home)
         part = factor[own.start :, own.start :]
-        yield own, solve_triangular(part, identity)
+        yield own, solve_triangular(part, identity, block=block)
 
 
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
@@ -469,7 +482,7 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
         upper = _inverted("potri", factor, overwrite=True).T
         diagonal = np.diagonal(upper).copy()
         squares = -(diagonal**2)  # which both sums below include
-        for own in row_chunks(len(upper), 1, CACHED_ROWS):
+        for own in _spans(len(upper), CACHED_ROWS):
             part = np.triu(upper[own, own.start :])
             part *= part
             squares[own] += np.sum(part, axis=1)
@@ -478,7 +491,7 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
     half = lower_inverse(factor)
     xp, n = namespace(half), half.shape[0]
     diagonal, squares = zeros((n,), half), zeros((n,), half)
-    for own in row_chunks(n, 1, BLOCK):  # no temporary array is larger than some rows
+    for own in _spans(n):  # no temporary array is larger than some rows
         columns = half[own.start :, own]
         diagonal[own] = xp.sum(columns * columns, axis=0)
         # rows of M^-1 = L^-T L^-1 up to the diagonal, where L^-1 has no zeros
@@ -511,9 +524,10 @@ def psd_factor(K: np.ndarray, null: float = 0.0) -> np.ndarray:
     return vectors[:, keep] * np.sqrt(values[keep])
 
 
-def solve_factored(factor: Array, b: Array) -> Array:
+def solve_factored(factor: Array, b: Array, *, block: int | None = None) -> Array:
     """``(L L')^-1 b``."""
-    return solve_triangular(factor, solve_triangular(factor, b), transpose=True)
+    half = solve_triangular(factor, b, block=block)
+    return solve_triangular(factor, half, transpose=True, block=block)
 
 
 def solve_stack(factor: Array, products: Array) -> Array:
