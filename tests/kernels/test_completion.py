@@ -144,15 +144,14 @@ def test_without_gaps_it_is_the_plain_map_bit_for_bit(make, missing, rng):
     completed = make(X, mask, missing)
     if make is feature_map:
         plain = KernelMap(FeatureSource(make_views(), blocks_of(X, mask)))
-        rows, observed = blocks_of(new, new_mask), new_mask
+        rows = ObservedViews.complete(blocks_of(new, new_mask))
     else:
         plain = KernelMap(PrecomputedSource(grams(X, X), list("abcd")))
-        rows, observed = grams(new, X), new_mask[:, VIEW_OF]
+        rows = ObservedViews.complete(grams(new, X))
     assert_array_equal(completed.fit().stack, plain.fit().stack)
     weights, coef = rng.random(4), rng.normal(size=(20, 2))
     assert_array_equal(
-        completed.project(ObservedViews(rows, observed), weights, coef),
-        plain.project(rows, weights, coef),
+        completed.project(rows, weights, coef), plain.project(rows, weights, coef)
     )
     assert completed.remarks == [] and completed.repairs == {}
 

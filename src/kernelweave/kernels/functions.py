@@ -40,7 +40,7 @@ from kernelweave.kernels.base import (
     median_distance,
 )
 from kernelweave.kernels.encoding import ColumnEncoder
-from kernelweave.views.columns import Piped
+from kernelweave.views.columns import Piped, host_like
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
@@ -684,13 +684,6 @@ def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
             f"{name} returned features that are not numbers ({error}). Use a "
             "transformer that encodes them, such as OneHotEncoder."
         ) from error
-
-
-def host_like(X: Any) -> Array:
-    """An array with the library, device and floating dtype of rows of any form."""
-    if is_array(X):
-        return X
-    return np.empty((0, X.shape[1]), dtype=X.dtype)
 
 
 def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:

@@ -46,11 +46,16 @@ from kernelweave.kernels.functions import (
     apply_steps,
     dense_rows,
     first_step,
-    host_like,
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View, did_you_mean, each_kernel, prefixed
+from kernelweave.views.columns import (
+    View,
+    did_you_mean,
+    each_kernel,
+    host_like,
+    prefixed,
+)
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.

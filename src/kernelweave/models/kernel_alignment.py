@@ -376,7 +376,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         """
         if self.output == "features":
             return self._projected(X, "transform", "components_")
-        rows = self._rows(X, "transform")
+        rows = self._observed_rows(X, "transform")
         return self.kernel_map_.cross(rows, self._weights)
 
 

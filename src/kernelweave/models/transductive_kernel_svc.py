@@ -230,9 +230,8 @@ class TransductiveKernelSVC(MarginClassifier):
         scores = to_numpy(kernel @ coef + intercept[None, :])
         if keep is not None:  # rows left out are new rows
             new = read_new_rows(self, X, rows.views, rows.positions, rows.like)
-            given = new.blocks if self.missing == "error" else new
             weights, own = rows.kernel_map.spread(fit.weights), scores
-            projected = rows.kernel_map.project(given, weights, coef)
+            projected = rows.kernel_map.project(new, weights, coef)
             scores = to_numpy(projected + intercept[None, :])
             scores[keep] = own
         return np.argmax(scores_of_classes(scores), axis=1)

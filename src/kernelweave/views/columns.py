@@ -1012,6 +1012,11 @@ def observed_rows(
     )
 
 
+def host_like(X: Any) -> Array:
+    """An array with the library, device and floating dtype of rows of any form."""
+    return X if is_array(X) else np.empty((0, X.shape[1]), dtype=X.dtype)
+
+
 def take_columns(X: Any, columns: list[int]) -> Any:
     """The given columns of an array or DataFrame, without a copy if possible."""
     if hasattr(X, "iloc"):
