@@ -102,12 +102,8 @@ class Columns:
 
     def astype(self, dtype: Any) -> Columns:
         """The same columns, for kernels of another precision."""
-        if self.dtype == np.dtype(dtype):
-            return self
-        moved = Columns(self.table, self.labels, dtype)
-        if "_read" in vars(self):
-            vars(moved)["_read"] = self._read
-        return moved
+        same = self.dtype == np.dtype(dtype)
+        return self if same else Columns(self.table, self.labels, dtype)
 
     @property
     def is_single(self) -> bool:
