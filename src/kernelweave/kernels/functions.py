@@ -120,13 +120,12 @@ class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
 
     gamma: float | str
-    #: The changes of the columns that scale all distances by the same factor.
-    scaling = "affine"
 
     @property
     def forgets(self) -> str | None:  # type: ignore[override]
         """Changes that scale all distances, if gamma comes from these."""
-        return self.scaling if self.gamma == "median" else None
+        changes = "affine" if self.ignores_origin else "unit"
+        return changes if self.gamma == "median" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -197,7 +196,6 @@ class Chi2(_Exponential):
     """
 
     base = "chi2"
-    scaling = "unit"
 
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma

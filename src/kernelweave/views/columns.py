@@ -658,20 +658,18 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             "views=tables.views and X=tables.data. With views='precomputed', X may be "
             "a dict of kernels."
         )
-    if column_names(X) is None:
+    names = column_names(X)
+    if names is None:
         checked = checked_array(X, estimator, sparse=True)
     else:
         _check_not_empty(X.shape, estimator)
-    try:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-    except Exception as error:
-        if type(error).__name__ != "DuplicateError":
-            raise
-        twice = [name for name, k in Counter(column_names(X)).items() if k > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
         raise ValueError(
             f"X repeats {with_names('the column name', map(repr, twice))}. Rename all "
             "but one of these columns."
-        ) from error
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
     return checked
 
 
