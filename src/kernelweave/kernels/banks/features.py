@@ -15,7 +15,6 @@ from kernelweave._array import (
     is_numpy,
     namespace,
     row_chunks,
-    squared_norm,
     take,
     to_numpy,
     zeros,
@@ -192,9 +191,3 @@ class FeatureBank(KernelBank):
         xp = namespace(values)
         rows = xp.sum(values, axis=1)
         return xp.stack([xp.sum(rows[block]) for block in self.blocks])
-
-    def sizes(self, kernels: np.ndarray) -> np.ndarray:
-        """Frobenius norms of the kernels with these indices."""
-        parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
-        narrow = [part if part.shape[1] < part.shape[0] else part.T for part in parts]
-        return np.array([squared_norm(part.T @ part) ** 0.5 for part in narrow])
