@@ -178,8 +178,6 @@ class Columns:
 
         If no row has it, the first row of ``filler`` takes its place.
         """
-        if np.all(rows):
-            return self
         if not np.any(rows):
             return filler[np.zeros(len(rows), dtype=int)]
         return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]

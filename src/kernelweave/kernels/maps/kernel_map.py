@@ -336,10 +336,6 @@ class PrecomputedSource:
         """The values given."""
         return gram
 
-    def diagonal_as_defined(self, i: int, rows: Array) -> Array:
-        """As from :meth:`diagonal`."""
-        return self.diagonal(i, rows)
-
     def out_of_range(self, i: int, rows: Array | None = None) -> str:
         """A message with the largest entry of kernel i; at fit, with its name only."""
         found = f"Kernel {self.names[i]!r}"
