@@ -135,24 +135,17 @@ class FeatureSource:
         self.remarks = remarks_of(views)
         self.blocks = [detached_block(block) for _, block in settled]
         self.like = host_like(self.blocks[0])
-        self.kernels: list[list[Kernel]] = []
+        #: The view number of each kernel, and the kernel itself.
+        self.places: list[tuple[int, Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
             check_outliers(view, block, self._numbers(v))
             own = targets
             if targets is not None and observed is not None:
                 own = targets[observed[:, v]]
-            self.kernels.append(
-                resolve_kernels(
-                    view.kernel,
-                    block,
-                    view.name,
-                    y=own,
-                    plan=view.plan,
-                    movable=movable,
-                )
+            found = resolve_kernels(
+                view.kernel, block, view.name, y=own, plan=view.plan, movable=movable
             )
-        #: The view number of each kernel, and the kernel itself.
-        self.places = [(v, k) for v, own in enumerate(self.kernels) for k in own]
+            self.places += [(v, kernel) for kernel in found]
         self.view_names = [views[v].name for v, _ in self.places]
         self.names = [f"{views[v].name}: {kernel.label}" for v, kernel in self.places]
         self.noise = [kernel.noise for _, kernel in self.places]
