@@ -44,8 +44,8 @@ def scores(seed: int, n: int, where: str) -> dict[str, float]:
     weights = np.asarray(mean.kernel_weights_)
 
     def gram(rows: np.ndarray) -> np.ndarray:
-        blocks = [rows[:, columns] for _, _, columns in VIEWS]
-        return np.asarray(mean.kernel_map_.cross(blocks, weights))
+        read = mean._observed_rows(rows, "predict")
+        return np.asarray(mean.kernel_map_.cross(read, weights))
 
     machine = SVC(kernel="precomputed", **BALANCED)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)

@@ -235,7 +235,7 @@ class MeanKernelSVC(SVC):
         return self
 
     def _kernel(self, X):
-        rows = self.mean_._rows(X, "predict")
+        rows = self.mean_._observed_rows(X, "predict")
         identity = np.eye(self.mean_.kernel_map_.source.n_samples)
         return self.mean_.kernel_map_.project(rows, self.weights_, identity)
 

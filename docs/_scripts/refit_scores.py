@@ -28,8 +28,8 @@ def leads(n, signal, seed):
     found = []
     for norm, candidate in candidates.items():
         model = MultipleKernelFDA(VIEWS, norm=norm, **given).fit(X, y)
-        blocks = [X[:, part] for part in PARTS]
-        kernel = model.kernel_map_.cross(blocks, model.kernel_weights_)
+        rows = model._observed_rows(X, "predict")
+        kernel = model.kernel_map_.cross(rows, model.kernel_weights_)
         refit = KernelFDA("precomputed", alpha=model.alpha_, scale=None, cv=None)
         odds = np.empty(n)
         for i in range(n):

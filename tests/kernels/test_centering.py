@@ -13,6 +13,7 @@ from kernelweave.kernels.centering import center_in_place
 from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.views.columns import View
+from kernelweave.views.missing import ObservedViews
 
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
@@ -119,7 +120,7 @@ def weighted_map(X, weights, scale_rows=True):
 
 def test_weighted_rows_are_repeated_rows(repeated, rng):
     X, weights, copies = repeated
-    new = [rng.normal(size=(5, 6))]
+    new = ObservedViews.complete([rng.normal(size=(5, 6))])
     plain = weighted_map(X[copies], None)
     expected = plain.fit().stack
     for scale_rows in (True, False):

@@ -144,15 +144,14 @@ def test_without_gaps_it_is_the_plain_map_bit_for_bit(make, missing, rng):
     completed = make(X, mask, missing)
     if make is feature_map:
         plain = KernelMap(FeatureSource(make_views(), blocks_of(X, mask)))
-        rows, observed = blocks_of(new, new_mask), new_mask
+        rows = ObservedViews.complete(blocks_of(new, new_mask))
     else:
         plain = KernelMap(PrecomputedSource(grams(X, X), list("abcd")))
-        rows, observed = grams(new, X), new_mask[:, VIEW_OF]
+        rows = ObservedViews.complete(grams(new, X))
     assert_array_equal(completed.fit().stack, plain.fit().stack)
     weights, coef = rng.random(4), rng.normal(size=(20, 2))
     assert_array_equal(
-        completed.project(ObservedViews(rows, observed), weights, coef),
-        plain.project(rows, weights, coef),
+        completed.project(rows, weights, coef), plain.project(rows, weights, coef)
     )
     assert completed.remarks == [] and completed.repairs == {}
 
@@ -217,11 +216,13 @@ def test_only_observed_rows_decide_about_kernels(missing, rng):
     kernels = [["auto"], [RBF()], [Pipe(StandardScaler(), Laplacian())]]
     kernel_map = feature_map(X, mask, missing, kernels=kernels)
     kernel_map.fit()
-    for v, own in enumerate(kernel_map.source.kernels):
+    for v in range(3):
         block = X[mask[:, v], 2 * v : 2 * v + 2]
         alone = FeatureSource([make_views(kernels)[v]], [block])
-        assert [k.label for k in own] == [k.label for k in alone.kernels[0]]
-        assert_allclose(own[-1].gram(block), alone.kernels[0][-1].gram(block))
+        own = [k for view, k in kernel_map.source.places if view == v]
+        wanted = [k for _, k in alone.places]
+        assert [k.label for k in own] == [k.label for k in wanted]
+        assert_allclose(own[-1].gram(block), wanted[-1].gram(block))
 
 
 @every_mode

@@ -51,7 +51,10 @@ def test_lengths_of_new_rows(rows, xp_backend):
     X, new = rows
     kernel_map = feature_map(xp_backend.asarray(X))
     kernel_map.fit()
-    cross, norms = kernel_map.cross_and_lengths([xp_backend.asarray(new)], WEIGHTS)
+    new_rows, own_rows = (
+        ObservedViews.complete([xp_backend.asarray(Z)]) for Z in (new, X)
+    )
+    cross, norms = kernel_map.cross_and_lengths(new_rows, WEIGHTS)
     wanted_cross, wanted = 0.0, 0.0
     for kernel, weight in zip(KERNELS, WEIGHTS, strict=True):
         K, k = kernel(X), kernel(new, X)
@@ -63,7 +66,7 @@ def test_lengths_of_new_rows(rows, xp_backend):
     assert_allclose(to_numpy(norms), wanted, atol=1e-10)
     assert_allclose(to_numpy(cross), wanted_cross, atol=1e-10)
     # for training rows it is the diagonal of the training kernel
-    own_cross, own = kernel_map.cross_and_lengths([xp_backend.asarray(X)], WEIGHTS)
+    own_cross, own = kernel_map.cross_and_lengths(own_rows, WEIGHTS)
     assert_allclose(to_numpy(own), np.diag(to_numpy(own_cross)), atol=1e-10)
 
 
@@ -75,12 +78,13 @@ def test_precomputed_kernels_tell_only_constant_diagonals(rows):
     cross = np.stack([kernel(new, X) for kernel in KERNELS], axis=-1)
     assert_allclose(kernel_map.source.diagonal(0, cross), 1.0)
     assert np.all(np.isneginf(kernel_map.source.diagonal(1, cross)))
-    assert np.all(np.isneginf(kernel_map.cross_and_lengths(cross, WEIGHTS)[1]))
+    given_rows = ObservedViews.complete(cross)
+    assert np.all(np.isneginf(kernel_map.cross_and_lengths(given_rows, WEIGHTS)[1]))
     given = np.stack([np.diag(kernel(new)) for kernel in KERNELS], axis=1)
-    _, norms = kernel_map.cross_and_lengths(cross, WEIGHTS, given)
+    _, norms = kernel_map.cross_and_lengths(given_rows, WEIGHTS, given)
     features = feature_map(X)
     features.fit()
-    wanted = features.cross_and_lengths([new], WEIGHTS)[1]
+    wanted = features.cross_and_lengths(ObservedViews.complete([new]), WEIGHTS)[1]
     assert_allclose(norms, wanted, atol=1e-9)
 
 

@@ -12,6 +12,7 @@ from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
 from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
 from kernelweave.views.columns import View
+from kernelweave.views.missing import ObservedViews
 
 
 @pytest.fixture
@@ -53,7 +54,8 @@ def test_projection_of_new_rows(rows, rng, xp_backend):
     kernel_map.fit()
     weights, coef = np.array([0.2, 0.0, 0.8]), rng.normal(size=(20, 3))
     blocks = [xp_backend.asarray(new[:, :2]), xp_backend.asarray(new[:, 2:])]
-    found = kernel_map.project(blocks, weights, xp_backend.asarray(coef))
+    rows = ObservedViews.complete(blocks)
+    found = kernel_map.project(rows, weights, xp_backend.asarray(coef))
     cross = np.zeros((7, 20))
     for weight, K, k in zip(weights, raw(X, X), raw(new, X), strict=True):
         m, g = K.mean(axis=0), K.mean()
@@ -67,7 +69,8 @@ def test_training_rows_project_to_the_bank(rows, rng):
     kernel_map = KernelMap(feature_source(X))
     bank = kernel_map.fit()
     weights, coef = rng.uniform(size=3), rng.normal(size=(20, 2))
-    found = kernel_map.project([X[:, :2], X[:, 2:]], weights, coef)
+    same = ObservedViews.complete([X[:, :2], X[:, 2:]])
+    found = kernel_map.project(same, weights, coef)
     assert_allclose(found, bank.combine(weights) @ coef, atol=1e-10)
 
 
@@ -81,9 +84,11 @@ def test_columns_and_stack_agree(rows, rng):
     assert_allclose(kernels.fit().stack, columns.fit().stack, atol=1e-12)
     assert np.array_equal(stack, kept), "the input was changed"
     assert kernels.source.stack is None, "the training kernels are still held"
+    of_kernels = ObservedViews.complete(np.moveaxis(raw(new, X), 0, -1))
+    of_columns = ObservedViews.complete([new[:, :2], new[:, 2:]])
     assert_allclose(
-        kernels.project(np.moveaxis(raw(new, X), 0, -1), weights, coef),
-        columns.project([new[:, :2], new[:, 2:]], weights, coef),
+        kernels.project(of_kernels, weights, coef),
+        columns.project(of_columns, weights, coef),
         atol=1e-10,
     )
 
@@ -133,7 +138,7 @@ def test_clipped_kernel_is_consistent_on_training_rows(rows, rng):
     assert "'b'" in remark
     weights, coef = np.array([0.1, 0.6, 0.3]), rng.normal(size=(20, 2))
     assert_allclose(
-        kernel_map.project(stack, weights, coef),
+        kernel_map.project(ObservedViews.complete(stack), weights, coef),
         bank.combine(weights) @ coef,
         atol=1e-9,
     )

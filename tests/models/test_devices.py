@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from estimators import EXPLICIT, ONE_EACH, SETTINGS, is_certified, output, some, takes
@@ -198,6 +199,16 @@ def test_a_device_takes_tables_of_numbers_to_auto(estimator, table):
     frame.loc[5, "e"] = np.nan
     with pytest.raises(ValueError, match="the columns 'd', 'e' are read as they are"):
         clone(there).fit(frame, y)
+
+
+@pytest.mark.parametrize("name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA"])
+def test_a_device_takes_sparse_rows_in_fit_and_later(name, table):
+    pytest.importorskip("torch")
+    X, y = table
+    rows = csr_array(np.where(X > 0, X, 0.0))
+    wanted = clone(SETTINGS[name]).set_params(views=VIEWS).fit(rows.toarray(), y)
+    found = clone(wanted).set_params(device="cpu").fit(rows, y)
+    same_model(found, wanted, rows, theirs=rows.toarray())
 
 
 @pytest.mark.parametrize("name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA"])

@@ -231,7 +231,8 @@ def test_single_view_and_shared_columns(rng):
     P = np.eye(len(X)) - 1 / len(X)
     wanted = P @ wanted @ P
     index = model.kernel_names_.index(f"{BETWEEN}: z-scored products of Linear")
-    found = next(iter(model.kernel_map_.centred(model._rows(X, "predict"), [index])))
+    rows = model._observed_rows(X, "predict")
+    found = next(iter(model.kernel_map_.centred(rows, [index])))
     np.testing.assert_allclose(found, wanted * len(X) / np.trace(wanted), atol=1e-10)
 
 

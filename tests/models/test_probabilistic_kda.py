@@ -21,6 +21,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.fits import ridge
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear
+from kernelweave.views.missing import ObservedViews
 
 # Folds are tested in test_refits.py.
 Single = partial(ProbabilisticKDA, cv=None)
@@ -324,7 +325,8 @@ def test_variance_of_training_rows_with_gaps(make_problem, rng, missing):
     X, seen = with_gaps(problem.X, rng)
     model = Single(problem.views, noise=0.3, missing=missing)
     model.fit(X, problem.y)
-    G = model.kernel_map_.cross(model._rows(X, "test"), model.kernel_weights_)
+    rows = model._observed_rows(X, "test")
+    G = model.kernel_map_.cross(rows, model.kernel_weights_)
     n = len(G)
     smooth = np.diagonal(G @ np.linalg.inv(G + 0.3 * np.eye(n)))
     wanted = 0.3 * (smooth + 1 + 1 / n) + (~seen[:, VIEW_OF]).mean(axis=1)
@@ -408,7 +410,8 @@ def test_pickle_and_clipped_kernels(make_problem):
     again = pickle.loads(pickle.dumps(model))
     assert_allclose(again.predict_proba(K), model.predict_proba(K))
     # What was clipped does not reappear as uncertainty about the training rows.
-    G = model.kernel_map_.cross(K[:, :, None], np.ones(1))
+    rows = ObservedViews.complete(K[:, :, None])
+    G = model.kernel_map_.cross(rows, np.ones(1))
     n, noise = len(K), to_numpy(model.noise_)
     for c in range(2):
         smooth = np.diagonal(G @ np.linalg.inv(G + noise[c] * np.eye(n)))

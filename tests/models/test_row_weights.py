@@ -21,6 +21,7 @@ from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, Linear
 from kernelweave.models.shared.inputs import read_row_weights
 from kernelweave.models.shared.margin import C_GRID
+from kernelweave.views.missing import ObservedViews
 
 #: Fixed widths: "auto" kernels would fit theirs to the rows, repeated or not.
 VIEWS = [
@@ -167,7 +168,8 @@ def test_balanced_machines_are_those_of_scikit_learn(rng, k):
     model = MultipleKernelSVC(VIEWS, C=0.7, class_weight="balanced", tol=1e-8)
     model.fit(X, y)
     kernel_map, weights = model.kernel_map_, to_numpy(model.kernel_weights_)
-    kernel = kernel_map.cross([X[:, :3], X[:, 3:]], weights)
+    rows = ObservedViews.complete([X[:, :3], X[:, 3:]])
+    kernel = kernel_map.cross(rows, weights)
     scores = np.reshape(model.decision_function(X), (len(y), -1))
     each = len(y) / (k * np.bincount(y))
     for c, found in enumerate(scores.T):
@@ -283,7 +285,7 @@ def test_chosen_C_is_best_on_folds(rng, margin):
     views = [("all", RBF(gamma=0.2), slice(None))]
     model = MultipleKernelSVC(views, margin=margin, C="cv", class_weight="balanced")
     model.fit(X, y)
-    kernel = model.kernel_map_.cross([X], [1.0])
+    kernel = model.kernel_map_.cross(ObservedViews.complete([X]), [1.0])
     score = []
     for C in C_GRID:
         right = np.zeros(60)

@@ -434,7 +434,7 @@ def test_sparse_features_stay_sparse():
     model.predict(MIXED)
     assert seen and all(seen)
     first, second = model.kernel_map_.project_each(
-        model._rows(MIXED, ""), np.ones(2), model.dual_coef_
+        model._observed_rows(MIXED, ""), np.ones(2), model.dual_coef_
     ).transpose(1, 0, 2)
     assert_allclose(first, second, atol=1e-12)
 

@@ -150,8 +150,8 @@ def test_the_printed_variance(rng):
     model = ProbabilisticKDA(
         [("all", RBF(gamma=0.3), slice(None))], noise=0.2, amplitude="unit"
     ).fit(X, y)
-    gram = model.kernel_map_.cross(model._rows(X, "predict"), np.ones(1))
-    cross = model.kernel_map_.cross(model._rows(new, "predict"), np.ones(1))
+    gram = model.kernel_map_.cross(model._observed_rows(X, "predict"), np.ones(1))
+    cross = model.kernel_map_.cross(model._observed_rows(new, "predict"), np.ones(1))
     noise = model.noise_[0]
     inverse = np.linalg.pinv(gram + gram @ gram / noise, rcond=1e-10, hermitian=True)
     expected = noise + np.einsum("mi,ij,mj->m", cross, inverse, cross)

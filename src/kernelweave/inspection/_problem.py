@@ -149,7 +149,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     """
     model, X = model_and_rows(estimator, X)
     _refuse_other_models(model, caller)
-    rows = model._rows(X, caller)
+    rows = model._observed_rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
     y = targets_of(y, caller)

@@ -169,16 +169,6 @@ class Kernel(BaseEstimator):
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
 
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base` in ``out`` (n, m), if given, without other memory.
-
-        Gaussian kernels of all rows are computed a fifth faster this way.
-        """
-        if out is None:
-            return self.from_base(base)
-        out[...] = self.from_base(base)
-        return out
-
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
         return self.from_base(base_matrix(str(self.base), X, Z))
@@ -381,17 +371,9 @@ def _distances(
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
         part += total
-        if is_numpy(part):
-            # Few entries are as small as rounding: look at those that may be.
-            most = np.fmax.reduce(norms[rows]) + np.fmax.reduce(norms_z, initial=0.0)
-            i, j = np.nonzero(rounding * most >= part)
-            limit = rounding * total[i, j]
-            close = part[i, j] <= limit
-            # 0, or NaN, which is refused, if squares have overflowed
-            part[i[close], j[close]] = 0.0 * limit[close]
-        else:
-            total *= rounding
-            part *= as_float(part > total, part.dtype)
+        total *= rounding
+        # 0, or NaN, which is refused, if squares have overflowed
+        part *= as_float(part > total, part.dtype)
         if not has_views(D):
             D[rows, :] = part
     if same:
@@ -474,8 +456,8 @@ class PairwiseRows:
             D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
         return D
 
-    def against_all(self, rows: slice, out: np.ndarray) -> None:
-        """Write some rows against all of them to ``out`` (r, n).
+    def against_all(self, rows: slice) -> np.ndarray:
+        """Some rows against all of them, (r, n), a new array.
 
         Unlike those of a tile, these entries are computed exactly as their mirror
         images in other rows.
@@ -483,12 +465,12 @@ class PairwiseRows:
         X = self.X[rows]
         if self.norms is None:
             same = X.shape[0] == self.X.shape[0]
-            out[...] = base_matrix(str(self.base), X, None if same else self.X)
-            return
-        np.matmul(X * -2.0, self.X.T, out=out)
-        _distances(out, self.norms[rows], self.norms, X.shape[1], same=False)
+            return base_matrix(str(self.base), X, None if same else self.X)
+        D = _negative_dot(X, self.X)
+        _distances(D, self.norms[rows], self.norms, X.shape[1], same=False)
         each = np.arange(X.shape[0])
-        out[each, rows.start + each] = 0.0
+        D[each, rows.start + each] = 0.0
+        return D
 
 
 @contextmanager
@@ -527,21 +509,17 @@ class KernelGroup:
     def tile(
         self, rows: slice, columns: slice, other: KernelGroup | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Kernels (r, c) between some rows and some rows, of ``other`` if given.
-
-        Each may be overwritten by the next.
-        """
-        theirs, base, out = None if other is None else other.rows, None, None
+        """Kernels (r, c) between some rows and some rows, of ``other`` if given."""
+        theirs, base = None if other is None else other.rows, None
         if self.rows.base is not None:
             with guarded(self.view):
                 base = self.rows.tile(rows, columns, theirs)
-            out = np.empty_like(base) if is_numpy(base) else None
         for i, kernel in self.kernels:
             with guarded(self.view):
                 if base is None:
                     gram = self._gram(kernel, rows, columns, theirs)
                 else:
-                    gram = kernel._into(base, out)
+                    gram = kernel.from_base(base)
             yield i, gram
 
     def fill(self, stack: Array) -> None:
@@ -565,10 +543,9 @@ class KernelGroup:
         n = self.rows.shape[0]
 
         def write(rows: slice) -> None:
-            base = np.empty((rows.stop - rows.start, n), stack.dtype)
-            self.rows.against_all(rows, base)
+            base = self.rows.against_all(rows)
             for i, kernel in self.kernels:
-                kernel._into(base, stack[i, rows, :n])
+                stack[i, rows, :n] = kernel.from_base(base)
 
         parts = row_chunks(n, n, CACHE_ENTRIES)
         each_in_threads(write, parts, len(self.kernels) * n * n)

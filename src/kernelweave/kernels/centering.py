@@ -195,17 +195,7 @@ class Centering:
 
 def _means(rows: Array, shares: Array | None) -> Array:
     """The (weighted) mean of each row (m, n), (m,)."""
-    if shares is not None:
-        return rows @ shares
-    if not is_numpy(rows):
-        return namespace(rows).mean(rows, axis=1)
-    found = np.empty(len(rows), rows.dtype)
-
-    def write(part: slice) -> None:
-        np.mean(rows[part], axis=1, out=found[part])
-
-    each_in_threads(write, row_chunks(*rows.shape), rows.size)
-    return found
+    return namespace(rows).mean(rows, axis=1) if shares is None else rows @ shares
 
 
 def center_in_place(

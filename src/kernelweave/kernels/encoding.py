@@ -206,7 +206,8 @@ def _use(label: Any, column: Column) -> ColumnUse:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
     if n_missing:
-        known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
+        known = [*known, None]
+        remark += f", {counted(n_missing, 'gap')} as one more"
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
@@ -234,14 +235,10 @@ def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> Col
         return ColumnUse(label, kind, LEFT_OUT, n_missing, ONE_VALUE)
     remarks = [f"{kind} in days"] if kind != "number" else []
     if n_missing:
-        remarks.append(f"{_gaps(n_missing)} filled with the median and marked")
+        remarks.append(f"{counted(n_missing, 'gap')} filled with the median and marked")
     if kind == "number" and looks_like_ids(present):
         remarks.append(COUNTS)
     return ColumnUse(label, kind, NUMBER, n_missing, "; ".join(remarks))
-
-
-def _gaps(count: int) -> str:
-    return f"{count} gap{'s' * (count > 1)}"
 
 
 #: The remarks on a column of row numbers, and on one that says nothing.

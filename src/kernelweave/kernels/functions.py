@@ -40,7 +40,7 @@ from kernelweave.kernels.base import (
     median_distance,
 )
 from kernelweave.kernels.encoding import ColumnEncoder
-from kernelweave.views.columns import Piped
+from kernelweave.views.columns import Piped, host_like
 from kernelweave.views.composition import nested_params, with_params
 from kernelweave.views.raw_columns import Columns
 
@@ -120,13 +120,12 @@ class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
 
     gamma: float | str
-    #: The changes of the columns that scale all distances by the same factor.
-    scaling = "affine"
 
     @property
     def forgets(self) -> str | None:  # type: ignore[override]
         """Changes that scale all distances, if gamma comes from these."""
-        return self.scaling if self.gamma == "median" else None
+        changes = "affine" if self.ignores_origin else "unit"
+        return changes if self.gamma == "median" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -139,13 +138,6 @@ class _Exponential(Kernel):
     def from_base(self, base: Array) -> Array:
         """Gram matrix (n, m) from the distances (n, m)."""
         return exp_(base * -float(self.gamma))
-
-    def _into(self, base: Array, out: np.ndarray | None) -> Array:
-        """:meth:`from_base`, unless a subclass has its own, in ``out`` (n, m)."""
-        if out is None or type(self).from_base is not _Exponential.from_base:
-            return super()._into(base, out)
-        np.multiply(base, -float(self.gamma), out=out)
-        return np.exp(out, out=out)
 
 
 class RBF(_Exponential):
@@ -204,7 +196,6 @@ class Chi2(_Exponential):
     """
 
     base = "chi2"
-    scaling = "unit"
 
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma
@@ -691,13 +682,6 @@ def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
             f"{name} returned features that are not numbers ({error}). Use a "
             "transformer that encodes them, such as OneHotEncoder."
         ) from error
-
-
-def host_like(X: Any) -> Array:
-    """An array with the library, device and floating dtype of rows of any form."""
-    if is_array(X):
-        return X
-    return np.empty((0, X.shape[1]), dtype=X.dtype)
 
 
 def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:

@@ -46,11 +46,16 @@ from kernelweave.kernels.functions import (
     apply_steps,
     dense_rows,
     first_step,
-    host_like,
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View, did_you_mean, each_kernel, prefixed
+from kernelweave.views.columns import (
+    View,
+    did_you_mean,
+    each_kernel,
+    host_like,
+    prefixed,
+)
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
@@ -105,8 +110,6 @@ def resolve_kernels(
     kernels : list of Kernel
         Resolved copies, never the user's own objects.
     """
-    if bits is None:
-        bits = namespace(host_like(X)).finfo(X.dtype).bits
     with prefixed(f"View {view_name!r}: "):
         return _resolve(spec, _Rows(X, bits, y=y, plan=plan, movable=movable))
 
@@ -116,7 +119,7 @@ class _Rows:
     """Training rows, with a cache of what several kernels need to know about them."""
 
     given: Any
-    bits: int
+    bits: int | None
     #: The scaling by which the rows were made from those ``before``.
     scaling: Standardizer | None = None
     before: Any = None

@@ -375,7 +375,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Z : array of shape (m, n) or (m, r)
             Kernel or features, depending on ``output``.
         """
-        rows = self._rows(X, "transform")  # first, since it refuses an unfitted model
+        rows = self._observed_rows(
+            X, "transform"
+        )  # first: it refuses an unfitted model
         if self._at_fit["output"] == "features":
             return self.kernel_map_.project(rows, self._weights, self.components_)
         return self.kernel_map_.cross(rows, self._weights)

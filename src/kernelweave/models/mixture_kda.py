@@ -18,6 +18,7 @@ from kernelweave.fits.predictive import (
     excess_remark,
 )
 from kernelweave.fits.ridge import steepness_of
+from kernelweave.kernels.maps.kernel_map import moved_rows
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.projection import (
@@ -38,7 +39,6 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
     check_priors,
-    moved_rows,
     number,
     on_device,
     one_of,

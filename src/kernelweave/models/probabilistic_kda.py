@@ -260,12 +260,11 @@ class ProbabilisticKDA(KernelDiscriminant):
     def _distribution(
         self, X: Any, method: str, diagonal: Any = None
     ) -> tuple[Array, Array]:
-        data = self._observed_rows(X, method)
-        rows = data if self._gaps else data.blocks
+        rows = self._observed_rows(X, method)
         weights = to_numpy(self.kernel_weights_)
         known = None
         if diagonal is not None:
-            known = self._check_diagonal(diagonal, data.observed)
+            known = self._check_diagonal(diagonal, rows.observed)
         noise = to_numpy(self.noise_)
         means, variances = [], []
         for part, piece in self.kernel_map_.pieces(rows):
@@ -276,7 +275,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             found, values = self._path.variance_factor, self._path.eigenvalues
             there, lengths = at_home(cross, values), at_home(norms, values)
             variance = at_home(found(there, lengths, noise), cross)
-            unknown = _unknown(self.kernel_map_, data.observed[part], weights)
+            unknown = _unknown(self.kernel_map_, piece.observed, weights)
             variances.append(variance + from_numpy(unknown, variance)[:, None])
         xp = namespace(*means)
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]

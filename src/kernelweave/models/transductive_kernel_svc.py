@@ -231,9 +231,8 @@ class TransductiveKernelSVC(MarginClassifier):
         if keep is not None:  # rows left out are new rows
             known = rows.views, rows.positions, rows.like
             new = read_new_rows(self, X, *known, self.missing)
-            given = new.blocks if self.missing == "error" else new
             weights, own = rows.kernel_map.spread(fit.weights), scores
-            projected = rows.kernel_map.project(given, weights, coef)
+            projected = rows.kernel_map.project(new, weights, coef)
             scores = to_numpy(projected + intercept[None, :])
             scores[keep] = own
         return np.argmax(scores_of_classes(scores), axis=1)

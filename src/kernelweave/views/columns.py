@@ -658,20 +658,18 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             "views=tables.views and X=tables.data. With views='precomputed', X may be "
             "a dict of kernels."
         )
-    if column_names(X) is None:
+    names = column_names(X)
+    if names is None:
         checked = checked_array(X, estimator, sparse=True)
     else:
         _check_not_empty(X.shape, estimator)
-    try:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-    except Exception as error:
-        if type(error).__name__ != "DuplicateError":
-            raise
-        twice = [name for name, k in Counter(column_names(X)).items() if k > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
         raise ValueError(
             f"X repeats {with_names('the column name', map(repr, twice))}. Rename all "
             "but one of these columns."
-        ) from error
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
     return checked
 
 
@@ -1025,6 +1023,11 @@ def observed_rows(
         f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
         f"holds {values[i, j]}{advice}"
     )
+
+
+def host_like(X: Any) -> Array:
+    """An array with the library, device and floating dtype of rows of any form."""
+    return X if is_array(X) else np.empty((0, X.shape[1]), dtype=X.dtype)
 
 
 def take_columns(X: Any, columns: list[int]) -> Any:

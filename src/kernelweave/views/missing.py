@@ -15,7 +15,13 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave._array import Array, device, namespace, to_numpy
-from kernelweave.views.columns import View, observed_rows, prefixed, with_names
+from kernelweave.views.columns import (
+    View,
+    host_like,
+    observed_rows,
+    prefixed,
+    with_names,
+)
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
@@ -38,6 +44,27 @@ class ObservedViews:
     blocks: Any
     observed: np.ndarray
     numbers: np.ndarray | None = None
+
+    @classmethod
+    def complete(cls, blocks: Any) -> ObservedViews:
+        """Rows that have every view."""
+        listed = isinstance(blocks, list)
+        n, v = (blocks[0].shape[0], len(blocks)) if listed else blocks.shape[::2]
+        return cls(blocks, np.ones((n, v), dtype=bool))
+
+    @property
+    def like(self) -> Array:
+        """An array with the library, device and dtype of the rows."""
+        listed = isinstance(self.blocks, list)
+        return host_like(self.blocks[0] if listed else self.blocks)
+
+    def part(self, rows: slice) -> ObservedViews:
+        """Some consecutive rows."""
+        if isinstance(self.blocks, list):
+            own = [block[rows, ...] for block in self.blocks]
+        else:
+            own = self.blocks[rows, ...]
+        return ObservedViews(own, self.observed[rows])
 
 
 def read_kernels(
@@ -76,7 +103,7 @@ def read_kernels(
     xp, (m, n, p) = namespace(K), K.shape
     blanks = xp.isnan(K) if missing else None
     if blanks is None or not bool(xp.any(blanks)):
-        return ObservedViews(K, np.ones((m, p), dtype=bool)), names
+        return ObservedViews.complete(K), names
     gaps: Any = to_numpy(blanks)
     observed = np.empty((m, p), dtype=bool)
     for kernel in range(p):

@@ -102,12 +102,8 @@ class Columns:
 
     def astype(self, dtype: Any) -> Columns:
         """The same columns, for kernels of another precision."""
-        if self.dtype == np.dtype(dtype):
-            return self
-        moved = Columns(self.table, self.labels, dtype)
-        if "_read" in vars(self):
-            vars(moved)["_read"] = self._read
-        return moved
+        same = self.dtype == np.dtype(dtype)
+        return self if same else Columns(self.table, self.labels, dtype)
 
     @property
     def is_single(self) -> bool:
@@ -182,8 +178,6 @@ class Columns:
 
         If no row has it, the first row of ``filler`` takes its place.
         """
-        if np.all(rows):
-            return self
         if not np.any(rows):
             return filler[np.zeros(len(rows), dtype=int)]
         return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]

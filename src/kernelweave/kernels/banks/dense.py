@@ -26,7 +26,6 @@ from kernelweave._array import (
     namespace,
     require_memory,
     row_chunks,
-    squared_norm,
     take,
     tensor_sum,
     to_numpy,
@@ -93,12 +92,8 @@ class KernelBank(ABC):
         self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
         self.n_rows = self.n_samples if n_rows is None else int(n_rows)
-        self._forget()
-
-    def _forget(self) -> None:
-        """Clear the cache of what every norm asks about the kernels."""
+        #: Groups of the same kernels, kept since every norm asks for them.
         self._same: list[np.ndarray] | None = None
-        self._likeness: dict[int, float] = {}
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
@@ -147,10 +142,6 @@ class KernelBank(ABC):
         kernels = (self.kernel(i) for i in range(self.n_kernels))
         return np.stack([to_numpy(diagonal(k)).astype(np.float64) for k in kernels])
 
-    def sizes(self, kernels: np.ndarray) -> np.ndarray:
-        """Frobenius norms of the kernels with these indices."""
-        return np.array([squared_norm(self.kernel(int(i))) ** 0.5 for i in kernels])
-
     def restrict(self, rows: np.ndarray) -> KernelBank:
         """The same kernels, restricted to the rows with these indices."""
         return _Part(self, np.arange(self.n_kernels), np.asarray(rows))
@@ -171,20 +162,14 @@ class KernelBank(ABC):
 
     def identity_likeness(self, kernels: np.ndarray) -> np.ndarray:
         """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
-        known = self._likeness
-        new = np.array([i for i in kernels if int(i) not in known], dtype=int)
-        if len(new):
-            if self.n_samples > SCREENED:
-                # Fewer rows of a kernel look more like the identity than all of them.
-                some = self.restrict(
-                    np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
-                )
-                found = _cosines(some, new)
-                known.update(zip(new.tolist(), found.tolist(), strict=True))
-                new = new[found > LIKE_IDENTITY]
-            found = _cosines(self, new, self.n_rows)
-            known.update(zip(new.tolist(), found.tolist(), strict=True))
-        return np.array([known[int(i)] for i in kernels])
+        n = self.n_samples
+        if n <= SCREENED:
+            return _cosines(self, kernels, self.n_rows)
+        # Fewer rows of a kernel look more like the identity than all of them.
+        found = _cosines(self.restrict(np.arange(0, n, -(-n // SCREENED))), kernels)
+        alike = found > LIKE_IDENTITY
+        found[alike] = _cosines(self, kernels[alike], self.n_rows)
+        return found
 
     def subset(self, kernels: np.ndarray) -> KernelBank:
         """A bank of the kernels with these indices."""
@@ -282,9 +267,11 @@ def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.n
     """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
     if not len(kernels):
         return np.empty(0)
-    sizes = bank.sizes(kernels)
-    sizes = np.where(sizes > 0, sizes, np.inf)
-    diagonals = bank.diagonals()[kernels]
+    part, squares = bank.subset(kernels), np.zeros(len(kernels))
+    for _, block in part.row_blocks():
+        squares += to_numpy(namespace(block).sum(block * block, axis=(1, 2)))
+    sizes = np.where(squares > 0, np.sqrt(squares), np.inf)
+    diagonals = part.diagonals()
     rows = np.count_nonzero(diagonals, axis=1) if n_rows is None else n_rows
     return np.sum(diagonals, axis=1) / (sizes * np.sqrt(np.maximum(rows - 1, 1)))
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, is_numpy, namespace, take
+from kernelweave._array import Array, from_numpy, namespace, take
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import (
@@ -57,10 +57,6 @@ class FeatureMap:
     def transform(self, X: Array) -> Array:
         """Features (m, D) of the rows X (m, d), in the library and dtype of X."""
         raise TypeError(f"{type(self).__name__} does not compute features")
-
-    def write(self, X: Array, out: Array) -> None:
-        """Write the features of the rows X (m, d) to ``out`` (m, D)."""
-        out[...] = self.transform(X)
 
     def is_reference(self, X: np.ndarray) -> np.ndarray:
         """Mask (m,) of the rows X (m, d) from which the map was built.
@@ -226,15 +222,6 @@ class FourierFeatures(FeatureMap):
         xp = namespace(X)
         phase = (X - self.origin) @ self.frequencies
         return xp.concat([xp.cos(phase), xp.sin(phase)], axis=1) * self.size
-
-    def write(self, X: Array, out: Array) -> None:
-        """Write the features to ``out`` (m, D), without temporaries of that size."""
-        if not is_numpy(X):
-            return super().write(X, out)
-        phase, half = (X - self.origin) @ self.frequencies, self.n_features // 2
-        np.cos(phase, out=out[:, :half])
-        np.sin(phase, out=out[:, half:])
-        out *= self.size
 
 
 def _orthogonal_gaussians(d: int, m: int, rng: np.random.Generator) -> np.ndarray:

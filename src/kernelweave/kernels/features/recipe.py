@@ -15,6 +15,7 @@ from kernelweave._array import (
     as_float,
     centred,
     column_means,
+    deviations,
     from_numpy,
     is_numpy,
     is_square_safe,
@@ -366,7 +367,7 @@ class FeatureRecipe:
                     passed[key] = apply_steps(self.steps[i], rows)
                     if issparse(passed[key]):
                         passed[key] = dense_rows(passed[key])
-                made.write(passed[key], block)
+                block[...] = made.transform(passed[key])
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]], numbers)
             start += made.n_features
@@ -444,10 +445,7 @@ def far_origin(rows: np.ndarray) -> np.ndarray:
     zero: a column is that far only if less than 1 % of its entries are zero.
     """
     means = column_means(rows)
-    units = np.max(np.abs(rows), axis=0)
-    units = np.where(units > 0, units, 1.0)
-    deviations = np.std(rows / units, axis=0) * units
-    return np.where(np.abs(means) > FAR * deviations, means, 0.0)
+    return np.where(np.abs(means) > FAR * deviations(rows), means, 0.0)
 
 
 def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:

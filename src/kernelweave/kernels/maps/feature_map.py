@@ -24,6 +24,7 @@ from kernelweave._array import (
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import FittedMap, warn_constant
 from kernelweave.kernels.spec import remarks_of
+from kernelweave.views.missing import ObservedViews
 
 
 class FeatureKernelMap(FittedMap):
@@ -58,12 +59,12 @@ class FeatureKernelMap(FittedMap):
         """Features of a new row."""
         return self.recipe.n_features
 
-    def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+    def project(self, rows: ObservedViews, weights: np.ndarray, coef: Array) -> Array:
         """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).
 
         Parameters
         ----------
-        rows : list of arrays of shape (m, d_view)
+        rows : ObservedViews
             New rows.
         weights : ndarray of shape (p,)
             Only selects the kernels: the weights themselves are part of ``coef``.
@@ -75,19 +76,21 @@ class FeatureKernelMap(FittedMap):
         here = at_home(coef, self.like)
         offset = from_numpy(mean @ to_numpy(coef).astype(np.float64), here)  # (k,)
         found = self.in_chunks(
-            rows, lambda piece, _: self._project(piece, wanted, here) - offset
+            rows, lambda piece: self._project(piece.blocks, wanted, here) - offset
         )
         return at_home(found, coef)
 
-    def pieces(self, rows: list[Any]) -> Iterator[tuple[slice, list[Any]]]:
+    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
         """The rows, one chunk at a time."""
-        for part in row_chunks(rows[0].shape[0], self.row_size, self.chunk_entries):
-            yield part, [block[part, :] for block in rows]
+        for part in row_chunks(len(rows.observed), self.row_size, self.chunk_entries):
+            yield part, rows.part(part)
 
-    def project_each(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+    def project_each(
+        self, rows: ObservedViews, weights: np.ndarray, coef: Array
+    ) -> Array:
         """The terms of :meth:`project`, one per kernel: (m, p, k)."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
-        out = zeros((rows[0].shape[0], len(self.names), coef.shape[1]), coef)
+        out = zeros((len(rows.observed), len(self.names), coef.shape[1]), coef)
         for i, own in self._parts(wanted, coef).items():
             out[:, i, :] = self.project(rows, np.eye(len(self.names))[i], own)
         return out

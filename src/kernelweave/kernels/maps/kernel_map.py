@@ -25,6 +25,7 @@ from kernelweave._array import (
     empty,
     eps,
     from_numpy,
+    is_array,
     is_numpy,
     is_square_safe,
     namespace,
@@ -52,7 +53,7 @@ from kernelweave.kernels.checks import (
     refuse_distances,
     symmetric,
 )
-from kernelweave.kernels.functions import Frame, host_like, rows_for, seen_by
+from kernelweave.kernels.functions import Frame, dense_rows, rows_for, seen_by
 from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
@@ -65,8 +66,9 @@ from kernelweave.kernels.spec import (
     sharing,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, numbered, with_names
+from kernelweave.views.columns import View, host_like, numbered, some, with_names
 from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.views.raw_columns import Columns
 
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6
@@ -133,24 +135,17 @@ class FeatureSource:
         self.remarks = remarks_of(views)
         self.blocks = [detached_block(block) for _, block in settled]
         self.like = host_like(self.blocks[0])
-        self.kernels: list[list[Kernel]] = []
+        #: The view number of each kernel, and the kernel itself.
+        self.places: list[tuple[int, Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
             check_outliers(view, block, self._numbers(v))
             own = targets
             if targets is not None and observed is not None:
                 own = targets[observed[:, v]]
-            self.kernels.append(
-                resolve_kernels(
-                    view.kernel,
-                    block,
-                    view.name,
-                    y=own,
-                    plan=view.plan,
-                    movable=movable,
-                )
+            found = resolve_kernels(
+                view.kernel, block, view.name, y=own, plan=view.plan, movable=movable
             )
-        #: The view number of each kernel, and the kernel itself.
-        self.places = [(v, k) for v, own in enumerate(self.kernels) for k in own]
+            self.places += [(v, kernel) for kernel in found]
         self.view_names = [views[v].name for v, _ in self.places]
         self.names = [f"{views[v].name}: {kernel.label}" for v, kernel in self.places]
         self.noise = [kernel.noise for _, kernel in self.places]
@@ -320,7 +315,7 @@ class PrecomputedSource:
         Minus infinity stands for unknown values.
         """
         if given is not None:
-            return given[:, i]
+            return at_home(given[:, i], rows)
         xp, (known, _) = namespace(rows), self._defined[i]
         low, high = float(xp.min(known)), float(xp.max(known))
         constant = high - low <= CONSTANT_DIAGONAL * abs(high)
@@ -333,10 +328,6 @@ class PrecomputedSource:
     def cross_as_defined(self, i: int, gram: Array, rows: Array) -> Array:
         """The values given."""
         return gram
-
-    def diagonal_as_defined(self, i: int, rows: Array) -> Array:
-        """As from :meth:`diagonal`."""
-        return self.diagonal(i, rows)
 
     def out_of_range(self, i: int, rows: Array | None = None) -> str:
         """A message with the largest entry of kernel i; at fit, with its name only."""
@@ -365,6 +356,33 @@ def _symmetrize(gram: Array, name: str) -> None:
 
 
 Source = FeatureSource | PrecomputedSource
+
+
+def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
+    """The rows in the library and on the device of ``like``."""
+    if not isinstance(data.blocks, list):
+        return dataclasses.replace(data, blocks=at_home(data.blocks, like))
+    blocks = [_moved(block, like) for block in data.blocks]
+    return dataclasses.replace(data, blocks=blocks)
+
+
+def _moved(block: Any, like: Array) -> Any:
+    if is_array(block):
+        return at_home(block, like)
+    if is_numpy(like):
+        return block
+    if isinstance(block, Columns):
+        odd = [
+            repr(label)
+            for j, label in enumerate(block.labels)
+            if block.column(j).kind != "number" or np.any(block.column(j).gaps)
+        ]
+        raise ValueError(
+            f"the columns {some(odd or list(map(repr, block.labels)))} are read as "
+            "they are (text, categories, dates, gaps, input of a transformer), which "
+            "only works in host memory; encode them as numbers, or leave device at None"
+        )
+    return at_home(dense_rows(block), like)
 
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
@@ -418,16 +436,18 @@ class FittedMap:
         full[self.active] = weights
         return full
 
-    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """The rows, one chunk at a time, in the form in which they were given."""
+    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
+        """The rows, one chunk at a time."""
         raise NotImplementedError
 
-    def in_chunks(self, rows: Any, work: Callable[[Any, int], Array]) -> Array:
-        """What ``work`` makes of each chunk and its number of rows, (m, ...)."""
+    def in_chunks(
+        self, rows: ObservedViews, work: Callable[[ObservedViews], Array]
+    ) -> Array:
+        """What ``work`` makes of each chunk of rows, (m, ...)."""
         parts = []
         for part, piece in self.pieces(rows):
             with numbered(part.start):
-                parts.append(work(piece, part.stop - part.start))
+                parts.append(work(piece))
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
 
     def require_active(self) -> None:
@@ -491,8 +511,6 @@ class KernelMap(FittedMap):
         self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
-        #: An array like new rows and results, if they are not where training rows are.
-        self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         self.remarks = list(source.remarks)
@@ -700,7 +718,7 @@ class KernelMap(FittedMap):
         """The mean eigenvalue of a kernel whose scale is kept when it is clipped."""
         return None if self.standard.scale == "trace" else centering.level
 
-    def center(self, i: int, gram: Array, rows: Any) -> Array:
+    def center(self, i: int, gram: Array, blocks: Any) -> Array:
         """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name the largest row.
 
         Parameters
@@ -709,13 +727,13 @@ class KernelMap(FittedMap):
             The kernel.
         gram : array of shape (m, n)
             Its values between new rows and training rows.
-        rows : list of arrays, or array of shape (m, n, p)
+        blocks : list of arrays, or array of shape (m, n, p)
             The new rows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             centred = self.centerings[i](gram)
         if not is_square_safe(centred):
-            raise ValueError(self.source.out_of_range(i, rows))
+            raise ValueError(self.source.out_of_range(i, blocks))
         return centred
 
     @property
@@ -723,39 +741,41 @@ class KernelMap(FittedMap):
         """Entries of each kernel of a new row."""
         return self.source.n_samples
 
-    def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+    def project(self, rows: ObservedViews, weights: np.ndarray, coef: Array) -> Array:
         """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
 
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        there = self._there(coef)
+        there = at_home(coef, self.source.like)
 
-        def work(piece: Any, m: int) -> Array:
+        def work(piece: ObservedViews) -> Array:
             if weights.ndim == 1:
                 return self._sum(piece, weights, lengths=False)[0] @ there
-            out = zeros((m, coef.shape[1]), there)
+            out = zeros((len(piece.observed), coef.shape[1]), there)
             for _, term in self._terms(piece, weights, there):
                 out += term
             return out
 
-        return self._back(self.in_chunks(rows, work), coef)
+        return at_home(self.in_chunks(rows, work), coef)
 
-    def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+    def project_each(
+        self, rows: ObservedViews, weights: np.ndarray, coef: Array
+    ) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
-        there, p = self._there(coef), len(self.names)
+        there, p = at_home(coef, self.source.like), len(self.names)
 
-        def work(piece: Any, m: int) -> Array:
-            out = zeros((m, p, coef.shape[1]), there)
+        def work(piece: ObservedViews) -> Array:
+            out = zeros((len(piece.observed), p, coef.shape[1]), there)
             for i, term in self._terms(piece, shared, there):
                 out[:, i, :] = term
             return out
 
-        return self._back(self.in_chunks(rows, work), coef)
+        return at_home(self.in_chunks(rows, work), coef)
 
     def _terms(
-        self, rows: Any, weights: np.ndarray, coef: Array
+        self, rows: ObservedViews, weights: np.ndarray, coef: Array
     ) -> Iterator[tuple[int, Array]]:
         """``w_i G_i(rows) coef`` (m, k) of each kernel in use; weights by column."""
         wanted = np.unique(np.nonzero(weights)[0]).tolist()
@@ -763,39 +783,38 @@ class KernelMap(FittedMap):
         for i, (centred, _) in zip(wanted, found, strict=True):
             yield i, centred @ (coef * from_numpy(weights[i], coef)[None, :])
 
-    def cross(self, rows: Any, weights: np.ndarray) -> Array:
+    def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
-        return self.cross_and_lengths(rows, weights, lengths=False)[0]
+
+        def work(piece: ObservedViews) -> Array:
+            total, _ = self._sum(piece, weights, lengths=False)
+            return at_home(total, rows.like)
+
+        return self.in_chunks(rows, work)
 
     def cross_and_lengths(
-        self,
-        rows: Any,
-        weights: np.ndarray,
-        diagonal: Array | None = None,
-        lengths: bool = True,
+        self, rows: ObservedViews, weights: np.ndarray, diagonal: Array | None = None
     ) -> tuple[Array, Array]:
         """``g(x)`` (m, n) and ``g(x, x)`` (m,) of the weighted sum of centred kernels.
 
         Parameters
         ----------
-        rows : list of arrays, array of shape (m, n, p), or ObservedViews
-            New rows, in the form that :meth:`project` accepts.
+        rows : ObservedViews
+            New rows.
         weights : ndarray of shape (p,)
             Weights of all kernels.
         diagonal : array of shape (m, p), optional
             ``k(x, x)`` of all precomputed kernels; those of other kernels are computed.
-        lengths : bool, default=True
-            Whether ``g(x, x)`` is needed; otherwise it is None.
         """
-        total, norms = self._sum(rows, weights, diagonal, lengths)
-        return self._back(total, self.home), self._back(norms, self.home)
+        total, norms = self._sum(rows, weights, True, diagonal)
+        return at_home(total, rows.like), at_home(norms, rows.like)
 
     def _sum(
         self,
-        rows: Any,
+        rows: ObservedViews,
         weights: np.ndarray,
+        lengths: bool,
         diagonal: Array | None = None,
-        lengths: bool = True,
     ) -> tuple[Array, Array]:
         """:meth:`cross_and_lengths` where the training rows are."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
@@ -811,53 +830,36 @@ class KernelMap(FittedMap):
             norms = add(norms, length * weight) if lengths else None
         return total, norms
 
-    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """The rows, one chunk at a time, in the form in which they were given."""
-        blocks = rows if isinstance(rows, list) else [rows]
+    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
+        """The rows, one chunk at a time."""
         row_size = self.source.n_samples * self._held()
         entries = self.chunk_entries or block_entries(self.source.like)
-        for part in row_chunks(blocks[0].shape[0], row_size, entries):
-            piece = [block[part, ...] for block in blocks]
-            yield part, piece if isinstance(rows, list) else piece[0]
+        for part in row_chunks(len(rows.observed), row_size, entries):
+            yield part, rows.part(part)
 
-    def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+    def centred(self, rows: ObservedViews, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
         for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
-            yield self._back(centred, self.home)
-
-    def _there(self, rows: Any) -> Any:
-        """Rows of any form, or coefficients, where the training rows are."""
-        if self.home is None or rows is None:
-            return rows
-        if isinstance(rows, ObservedViews):
-            return ObservedViews(self._there(rows.blocks), rows.observed)
-        if isinstance(rows, list):
-            return [self._there(block) for block in rows]
-        return at_home(rows, self.source.like)
-
-    def _back(self, values: Array | None, like: Array | None) -> Any:
-        """Results, if there are any, where the arrays of the caller are."""
-        here = self.home is None or values is None
-        return values if here else at_home(values, like)
+            yield at_home(centred, rows.like)
 
     def centred_and_lengths(
         self,
-        rows: Any,
+        rows: ObservedViews,
         wanted: list[int],
-        lengths: bool = True,
+        lengths: bool,
         diagonal: Array | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None.
 
         The kernels ``wanted`` are computed one at a time, where the training rows are.
         """
-        rows, diagonal = self._there(rows), self._there(diagonal)
-        for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
+        blocks = moved_rows(rows, self.source.like).blocks
+        for i, gram in zip(wanted, self.source.cross(blocks, wanted), strict=True):
             length = None
             if lengths:
-                same = self.source.diagonal(i, rows, diagonal)
+                same = self.source.diagonal(i, blocks, diagonal)
                 length = self.centerings[i].length(gram, same)
-            yield self.center(i, gram, rows), length
+            yield self.center(i, gram, blocks), length
 
     def _allocate(self, like: Array) -> Array:
         p, n, work = len(self.names), self.source.n_samples, self._work_matrices()

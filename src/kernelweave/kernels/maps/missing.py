@@ -38,8 +38,7 @@ from kernelweave._array import (
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.centering import Centering, center_in_place
 from kernelweave.kernels.checks import clip_to_psd
-from kernelweave.kernels.functions import host_like
-from kernelweave.kernels.maps.kernel_map import KernelMap, Source
+from kernelweave.kernels.maps.kernel_map import KernelMap, Source, moved_rows
 from kernelweave.views.missing import ObservedViews, take_rows
 
 
@@ -94,11 +93,6 @@ class CompletedKernelMap(KernelMap):
         if self.missing == "available" and not np.all(self.observed[:, self.active]):
             removed = self._fill(bank)
         self._remark_gaps(removed)
-
-    def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
-        """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
-        cross = super().cross
-        return self.in_chunks(rows, lambda piece, _: cross(piece, weights))
 
     @property
     def seen(self) -> np.ndarray | None:
@@ -176,11 +170,6 @@ class CompletedKernelMap(KernelMap):
                 )
             self.remarks.append(remark)
 
-    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
-        """The rows, one chunk at a time."""
-        for part, blocks in super().pieces(rows.blocks):
-            yield part, ObservedViews(blocks, rows.observed[part])
-
     def _held(self) -> int:
         """Completion needs all kernels of a chunk at the same time."""
         return 1 + (len(self.names) if self.missing == "available" else 0)
@@ -189,11 +178,11 @@ class CompletedKernelMap(KernelMap):
         self,
         rows: ObservedViews,
         wanted: list[int],
-        lengths: bool = True,
+        lengths: bool,
         diagonal: Array | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None."""
-        rows, diagonal = self._there(rows), self._there(diagonal)
+        rows = moved_rows(rows, self.source.like)
         seen = rows.observed[:, self.view_of]  # (m, p)
         complete = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
         if self.missing == "zero" or complete:
@@ -235,11 +224,10 @@ class CompletedKernelMap(KernelMap):
             blocks = [take_rows(*pair) for pair in pairs]
         present = [i for i in wanted if np.any(seen[:, i])]
         grams = self.source.cross(blocks, present)
-        like = host_like(rows.blocks[0]) if listed else rows.blocks
         for i in wanted:
             own, trained = seen[:, i], self.observed[:, i]
             if i not in present:
-                nothing = zeros((len(seen), self.source.n_samples), like)
+                nothing = zeros((len(seen), self.source.n_samples), rows.like)
                 yield nothing, nothing[:, 0]
                 continue
             gram, length = next(grams), None

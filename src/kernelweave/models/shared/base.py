@@ -865,14 +865,9 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         columns = self._views, self._positions
         return read_new_rows(self, X, *columns, self._like, missing)
 
-    def _rows(self, X: Any, method: str) -> Any:
-        """Validated rows, in the form that ``kernel_map_`` projects."""
-        data = self._observed_rows(X, method)
-        return data if self._gaps else data.blocks
-
     def _projected(self, X: Any, method: str, name: str) -> Array:
         """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
-        rows = self._rows(X, method)  # first, since it refuses an unfitted model
+        rows = self._observed_rows(X, method)  # first: it refuses an unfitted model
         return self.kernel_map_.project(rows, self._weights, getattr(self, name))
 
     def _predict_target(self, X: Any, method: str) -> Array:
@@ -881,7 +876,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     def _project_each(self, X: Any, method: str) -> Array:
         """``w_i G_i(X) dual_coef`` of each kernel, (m, p, k), for inspection."""
-        rows = self._rows(X, method)
+        rows = self._observed_rows(X, method)
         return self.kernel_map_.project_each(rows, self._weights, self._coef)
 
     @property

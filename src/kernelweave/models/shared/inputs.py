@@ -18,7 +18,6 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from kernelweave._array import (
     Array,
-    at_home,
     detached,
     device,
     is_array,
@@ -31,7 +30,6 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.centering import Standard
 from kernelweave.kernels.encoding import fill_gaps, warn_unseen
-from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     WORK_MATRICES,
@@ -39,6 +37,7 @@ from kernelweave.kernels.maps.kernel_map import (
     KernelMap,
     PrecomputedSource,
     Source,
+    moved_rows,
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.spec import (
@@ -53,6 +52,7 @@ from kernelweave.views.columns import (
     View,
     column_names,
     counted,
+    host_like,
     is_arrow,
     is_dask,
     is_dict,
@@ -1021,32 +1021,6 @@ def _without_plain_columns(read: ReadViews) -> ReadViews:
     return read._replace(data=replace(read.data, blocks=blocks), views=views)
 
 
-def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
-    """The rows in the library and on the device of ``like``."""
-    if not isinstance(data.blocks, list):
-        return replace(data, blocks=_moved(data.blocks, like))
-    return replace(data, blocks=[_moved(block, like) for block in data.blocks])
-
-
-def _moved(block: Any, like: Array) -> Any:
-    if is_array(block):
-        return at_home(block, like)
-    if is_numpy(like):
-        return block
-    if isinstance(block, Columns):
-        odd = [
-            repr(label)
-            for j, label in enumerate(block.labels)
-            if block.column(j).kind != "number" or np.any(block.column(j).gaps)
-        ]
-        raise ValueError(
-            f"the columns {some(odd or list(map(repr, block.labels)))} are read as "
-            "they are (text, categories, dates, gaps, input of a transformer), which "
-            "only works in host memory; encode them as numbers, or leave device at None"
-        )
-    return at_home(dense_rows(block), like)
-
-
 def map_rows(
     model: KernelModel,
     read: ReadViews,
@@ -1103,8 +1077,6 @@ def map_rows(
         kernel_map = KernelMap(
             source, model.psd, *given, storage, _work_matrices(model), standard
         )
-    if model.device is not None:
-        kernel_map.home = like
     return RowMap(kernel_map, like, source.views, positions)
 
 

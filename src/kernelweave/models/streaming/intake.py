@@ -24,7 +24,6 @@ from kernelweave._array import (
 )
 from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
-from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
@@ -55,6 +54,7 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.views.columns import (
     column_names,
     counted,
+    host_like,
     numbered,
     parse_views,
     resolve_columns,

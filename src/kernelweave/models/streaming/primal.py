@@ -49,6 +49,7 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.protocols import FeatureProducts
+from kernelweave.views.missing import ObservedViews
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -227,8 +228,8 @@ class MomentFit:
 
     def project(self, coef: Array) -> np.ndarray:
         """Features of the probe times coefficients (D_used, r), (q, r)."""
-        views, kernel_map = self.probe.views, self.row_map.kernel_map
-        found = kernel_map.project(views, self.weights, coef)
+        rows = ObservedViews.complete(self.probe.views)
+        found = self.row_map.kernel_map.project(rows, self.weights, coef)
         return to_numpy(found).astype(np.float64)
 
     def trained(self, **found: Any) -> Fitted:

@@ -48,7 +48,7 @@ def printed_variance(model: ProbabilisticKDA, X: Any) -> np.ndarray:
     training rows, where nothing is known, it tends to the noise, unlike the variance of
     :meth:`ProbabilisticKDA.predict_distribution`.
     """
-    rows, path = model._rows(X, "printed_variance"), model._path
+    rows, path = model._observed_rows(X, "printed_variance"), model._path
     cross = model.kernel_map_.cross(rows, to_numpy(model.kernel_weights_))  # (m, n)
     values, noise = to_numpy(path.eigenvalues), to_numpy(model.noise_)
     seen = values > path.smallest_alpha

@@ -214,7 +214,7 @@ def bound_of_model(
             f"the theorem labels half of the rows; got {n} labels for {len(labels)} "
             "rows"
         )
-    rows = model._rows(X, "bound_of_model")
+    rows = model._observed_rows(X, "bound_of_model")
     units = np.eye(len(model.kernel_names_))
     stack = np.stack([to_numpy(model.kernel_map_.cross(rows, unit)) for unit in units])
     traces = np.trace(stack, axis1=1, axis2=2)
