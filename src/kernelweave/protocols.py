@@ -184,6 +184,9 @@ class Bank(Protocol):
     def diagonals(self) -> np.ndarray:
         """The diagonal of every kernel in float64, (p, n)."""
 
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+
     def entry_errors(self) -> np.ndarray:
         """Relative rounding errors of the kernels' entries, (p,)."""
 

@@ -92,11 +92,11 @@ def test_a_few_rows_show_what_is_unlike_the_identity(rng, monkeypatch):
     stack = np.concatenate([random_bank(rng, n=300).stack, [np.eye(300), partial]])
     bank, read = DenseBank(stack), []
 
-    def subset(kernels, found=bank.subset):
+    def sizes(kernels, found=bank.sizes):
         read.extend(kernels)
         return found(kernels)
 
-    monkeypatch.setattr(bank, "subset", subset)
+    monkeypatch.setattr(bank, "sizes", sizes)
     likeness = bank.identity_likeness(np.arange(6))
     assert read == [4, 5] and np.all(likeness[4:] > 0.95)
     # measured over 21 seeds: at most 0.18; those above, 0.98 or more

@@ -26,6 +26,7 @@ from kernelweave._array import (
     namespace,
     require_memory,
     row_chunks,
+    squared_norm,
     take,
     tensor_sum,
     to_numpy,
@@ -141,6 +142,10 @@ class KernelBank(ABC):
         diagonal = namespace(self.like).linalg.diagonal
         kernels = (self.kernel(i) for i in range(self.n_kernels))
         return np.stack([to_numpy(diagonal(k)).astype(np.float64) for k in kernels])
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        return np.array([squared_norm(self.kernel(int(i))) ** 0.5 for i in kernels])
 
     def restrict(self, rows: np.ndarray) -> KernelBank:
         """The same kernels, restricted to the rows with these indices."""
@@ -267,11 +272,9 @@ def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.n
     """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
     if not len(kernels):
         return np.empty(0)
-    part, squares = bank.subset(kernels), np.zeros(len(kernels))
-    for _, block in part.row_blocks():
-        squares += to_numpy(namespace(block).sum(block * block, axis=(1, 2)))
-    sizes = np.where(squares > 0, np.sqrt(squares), np.inf)
-    diagonals = part.diagonals()
+    sizes = bank.sizes(kernels)
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    diagonals = bank.diagonals()[kernels]
     rows = np.count_nonzero(diagonals, axis=1) if n_rows is None else n_rows
     return np.sum(diagonals, axis=1) / (sizes * np.sqrt(np.maximum(rows - 1, 1)))
 

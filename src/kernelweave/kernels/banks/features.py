@@ -15,6 +15,7 @@ from kernelweave._array import (
     is_numpy,
     namespace,
     row_chunks,
+    squared_norm,
     take,
     to_numpy,
     zeros,
@@ -186,6 +187,12 @@ class FeatureBank(KernelBank):
         inner = as_float(self.features, b.dtype).T @ b
         squares = to_numpy(namespace(inner).sum(inner * inner, axis=1))
         return block_sums(squares.astype(np.float64), self.widths)
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
+        narrow = [part if part.shape[1] < part.shape[0] else part.T for part in parts]
+        return np.array([squared_norm(part.T @ part) ** 0.5 for part in narrow])
 
 
 def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:

@@ -35,6 +35,7 @@ from kernelweave._array import (
     is_on_gpu,
     namespace,
     row_chunks,
+    squared_norm,
     take,
     to_numpy,
     zeros,
@@ -256,7 +257,7 @@ class OnTheFlyBank(KernelBank):
         for rows in row_chunks(n, p * n, block_entries(self.like)):
             out = empty((p, rows.stop - rows.start, n), self.like)
             for i, tile in self.tile(rows, slice(0, n)):
-                out[i, :, :] = self._centred(i, tile, rows)
+                out[i, :, :] = self._centred(i, tile, rows, slice(0, n))
             yield rows, out
 
     def _raw_diagonals(self) -> np.ndarray:
@@ -274,21 +275,32 @@ class OnTheFlyBank(KernelBank):
         found = raw * self.scales[:, None] + self._shifts[:, None]
         return found if self._roots is None else found * self._roots**2
 
-    def _centred(self, i: int, tile: Array, rows: slice) -> Array:
-        """Some rows of ``G_i``, (r, n), in new memory."""
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        part = self.subset(kernels)
+        squares = np.zeros(part.n_kernels)
+        for rows, columns in part.lower():
+            for i, tile in part.tile(rows, columns):
+                times = 1.0 if rows == columns else 2.0
+                centred = part._centred(i, tile, rows, columns)
+                squares[i] += times * squared_norm(centred)
+        return np.sqrt(squares)
+
+    def _centred(self, i: int, tile: Array, rows: slice, columns: slice) -> Array:
+        """A tile of ``G_i``, (r, c), in new memory."""
         mean = as_float(self._means[i, :], self.like.dtype)
-        part = tile - mean[None, :]
+        part = tile - mean[None, columns]
         part -= (mean[rows] - float(self._grand[i]))[:, None]
         part *= float(self.scales[i])
         shift = float(self._shifts[i])
         if shift:  # only where a kernel was indefinite by rounding
             index = np.arange(self.n_samples)
-            same = index[rows, None] == index[None, :]
+            same = index[rows, None] == index[None, columns]
             part += shift * from_numpy(same, tile)
         if self._roots is not None:
             roots = from_numpy(self._roots, tile)
             part *= roots[rows, None]
-            part *= roots[None, :]
+            part *= roots[None, columns]
         return part
 
     def subset(self, kernels: Sequence[int] | np.ndarray) -> OnTheFlyBank:
