@@ -93,8 +93,12 @@ class KernelBank(ABC):
         self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
         self.n_rows = self.n_samples if n_rows is None else int(n_rows)
-        #: Groups of the same kernels, kept since every norm asks for them.
+        self._forget()
+
+    def _forget(self) -> None:
+        """Clear the cache of what every norm asks about the kernels."""
         self._same: list[np.ndarray] | None = None
+        self._likeness: dict[int, float] = {}
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
@@ -167,6 +171,13 @@ class KernelBank(ABC):
 
     def identity_likeness(self, kernels: np.ndarray) -> np.ndarray:
         """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
+        known, asked = self._likeness, [int(i) for i in kernels]
+        new = np.array([i for i in asked if i not in known], dtype=int)
+        known.update(zip(new.tolist(), self._screened(new).tolist(), strict=True))
+        return np.array([known[i] for i in asked])
+
+    def _screened(self, kernels: np.ndarray) -> np.ndarray:
+        """:meth:`identity_likeness`, from some of the rows wherever these are enough."""
         n = self.n_samples
         if n <= SCREENED:
             return _cosines(self, kernels, self.n_rows)

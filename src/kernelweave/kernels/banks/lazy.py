@@ -335,7 +335,7 @@ class OnTheFlyBank(KernelBank):
         self, groups: list[KernelGroup], n_kernels: int, n_samples: int
     ) -> OnTheFlyBank:
         part = copy.copy(self)
-        part._same = None
+        part._forget()
         part.groups, part.n_kernels, part.n_samples = groups, n_kernels, n_samples
         return part
 
