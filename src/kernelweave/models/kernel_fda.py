@@ -223,14 +223,9 @@ class KernelFDA(KernelDiscriminant):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        options = LearnerOptions(
-            alpha=self.alpha,
-            interactions=self.interactions,
-            cv=self.cv,
-            progress=progress,
-        )
+        options = LearnerOptions.of(self, progress)
         fitted = learn_classes(self, kernels, options, self._discriminate)
-        self._set_fitted(fitted, _has_groups=groups is not None)
+        self._set_fitted(fitted)
         progress.end()
         return self
 

@@ -417,14 +417,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return BlockFisher(bank, design.scale(target), alpha, design)
         return Fisher(bank, design.scale(target), alpha, design)
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
-        compared = {
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
+        self.candidates_ = {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             | ({} if found.score is None else {"score": found.score})
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
             for norm, found in fitted.choice.candidates.items()
         }
-        super()._set_fitted(fitted, candidates_=compared, **more)
 
     def _check_parameters(self) -> None:
         check_learner_parameters(

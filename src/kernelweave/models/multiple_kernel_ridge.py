@@ -346,14 +346,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             outputs=standard,
         )
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         certificate = fitted.choice.certificate
         assert certificate is not None
         problem = certificate.problem.replace("Fisher, ", "ridge regression, ")
         choice = replace(
             fitted.choice, certificate=replace(certificate, problem=problem)
         )
-        super()._set_fitted(replace(fitted, choice=choice), **more)
+        super()._set_fitted(replace(fitted, choice=choice))
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:

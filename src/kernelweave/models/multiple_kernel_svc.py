@@ -243,7 +243,8 @@ class MultipleKernelSVC(MarginClassifier):
             learn_margin(settled, bank, own, row_weights, report)
             for own in self._divided(signs)
         ]
-        self._publish(rows, classes, fits, norm_=float(settled.norm))
+        self._publish(rows, classes, fits)
+        self.norm_ = float(settled.norm)
         progress.end()
         return self
 

@@ -190,8 +190,8 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
         with few_threads(X if all_rows else None):
             fitted = called(self, X, *args, **kwargs)
         own = parameters.bind(self, X, *args, **kwargs).arguments
-        if given or own.get("sample_weight") is not None:
-            self._has_row_weights = True
+        self._has_groups = own.get("groups") is not None
+        self._has_row_weights = given or own.get("sample_weight") is not None
         if self.device is not None:
             self._bring_home()
         return fitted
@@ -630,7 +630,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Drop the results of an earlier fit, but keep what is known of the columns."""
         columns = ("n_features_in_", "feature_names_in_")
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
-        for name in (*results, "_portions", "_has_groups", "_has_row_weights"):
+        for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
 
     def _bring_home(self) -> None:
@@ -680,11 +680,10 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         rows: RowMap,
         weights: np.ndarray,
         classes: np.ndarray | None = None,
-        **more: Any,
     ) -> None:
         """Set kernels, weights and classes in place of those of an earlier fit.
 
-        ``weights`` has one entry per kernel of the bank; ``more`` are other attributes.
+        ``weights`` has one entry per kernel of the bank.
         """
         self._forget()
         self._set_columns(rows)
@@ -698,13 +697,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
-        vars(self).update(more)
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         """Set the results of a fit, in place of an earlier one."""
         choice, rows = fitted.choice, fitted.rows
         assert rows is not None
-        self._set_weights(rows, choice.weights, fitted.classes, **more)
+        self._set_weights(rows, choice.weights, fitted.classes)
         alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
@@ -728,7 +726,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """
         progress = Progress(self, X, y, sample_weight)
         fitted = train(self, X, y, sample_weight, groups, progress)
-        self._set_fitted(fitted, _has_groups=groups is not None)
+        self._set_fitted(fitted)
         progress.end()
         return self
 

@@ -108,10 +108,10 @@ class LearnerOptions:
 
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
-        """The parameters of a model, or the defaults of those that are None."""
+        """The parameters of a model, or the defaults of those that it does not have."""
         internal = ("random_state", "progress", "near", "norms", "sampled")
         names = [one.name for one in fields(cls) if one.name not in internal]
-        found = {name: getattr(model, name) for name in names}
+        found = {name: getattr(model, name, None) for name in names}
         given = {name: value for name, value in found.items() if value is not None}
         return cls(**given, random_state=model.random_state, progress=progress)
 

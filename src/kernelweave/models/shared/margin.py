@@ -366,12 +366,12 @@ class MarginClassifier(KernelClassifier):
     weights: str = "shared"  # the parameter, where an estimator has none
 
     def _publish(
-        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit], **more: Any
+        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
     ) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
         like = rows.like
         mean = np.mean([fit.weights for fit in fits], axis=0)
-        self._set_weights(rows, mean, classes, **more)
+        self._set_weights(rows, mean, classes)
         if len(fits) > 1:
             each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
             self.class_kernel_weights_ = from_numpy(each, like)
