@@ -295,7 +295,7 @@ class MixtureKDA(KernelDiscriminant):
             held_out, panel.target, codes, spread, design, priors
         )
         refits = Refits(self, X, sample_weight, classes, codes, design, progress)
-        gaussians, folds = refits.calibrate(gaussians)
+        folds = refits.score()
         steep = [
             steepness_of(to_numpy(coef) * weights, held_out)
             for coef, weights in zip(panel.coef, mixture.weights, strict=True)
@@ -307,8 +307,7 @@ class MixtureKDA(KernelDiscriminant):
         self._publish(rows, classes, mixture, projector)
         self.loo_projection_ = from_numpy(held_out, rows.like)
         self.loo_error_ = error
-        self._set_folds(folds)
-        self._set_gaussians(gaussians)
+        self._set_scores(folds, gaussians)
         self._note_rounding(max(steep))
         if remark is not None:
             self._note(remark)

@@ -7,7 +7,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -87,8 +87,9 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
+    learn_folds,
+    score_on_folds,
     weight_set_of_norm,
-    with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
@@ -406,7 +407,8 @@ def train(
     alone = model._learn(rows, replace(options, cv=None))
     if progress.stopped:
         why = f"{STOPPED} before products of views were tried"
-        return replace(alone, folds=NO_SCORE.format(why) if model.cv else why)
+        why = NO_SCORE.format(why) if model.cv else why
+        return replace(alone, folds=FoldScore(remark=why))
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
@@ -423,15 +425,20 @@ def learn_rows(
     measure: Measure | None,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    bank, design = rows.bank, rows.design
-    fitted = fit(options, bank, targets, design)
-    if options.cv is not None and options.stopped:
-        fitted = replace(fitted, folds=NO_SCORE.format(f"{STOPPED} before the folds"))
-    elif options.cv is not None and not rows.rows.see_targets:
-        again: Fit = partial(fit, options.for_folds(fitted.choice))
-        if options.interactions == "auto":
-            again = choosing_products(again)
-        fitted = with_score(fitted, bank, targets, design, options, again, measure)
+    given = rows.bank, targets, rows.design
+    fitted = fit(options, *given)
+    classify = fitted.gaussians is not None
+    again: Fit = partial(fit, options.for_folds(fitted.choice))
+    if options.interactions == "auto":
+        again = choosing_products(again)
+
+    def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
+        folds = learn_folds(*given, splits, again, options.progress.fold)
+        return (fold.judged for fold in folds) if classify else folds
+
+    if not rows.rows.see_targets:
+        how = options, targets, rows.design, classify
+        fitted = replace(fitted, folds=score_on_folds(*how, learn, measure))
     return rows.trained(fitted)
 
 
@@ -713,9 +720,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
-        self._set_folds(fitted.folds)
-        if fitted.gaussians is not None:
-            self._set_gaussians(fitted.gaussians)
+        self._set_scores(fitted.folds, fitted.gaussians)
         self._note_rounding(fitted.steepness, choice.missed)
         self._set_certificate(choice.certificate)
 
@@ -749,18 +754,23 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self._portions = portions
         return self
 
-    def _set_folds(self, folds: FoldScore | str | None) -> None:
-        """Set the score on held-out rows, or keep the remark on why there is none."""
-        if isinstance(folds, FoldScore):
+    def _set_scores(
+        self, folds: FoldScore | None, gaussians: ClassGaussians | None
+    ) -> None:
+        """Set the scores on rows left out, in folds and one by one, or the remarks.
+
+        The temperature of the Gaussians is that of the folds, if they have found one.
+        """
+        for found in (folds, gaussians):
+            if found is not None and found.remark is not None:
+                self.kernel_map_.remarks.append(found.remark)
+        if folds is not None and folds.remark is None:
             self.cv_score_ = folds.score
             self.cv_standard_error_ = folds.standard_error
-        elif folds is not None:
-            self.kernel_map_.remarks.append(folds)
-
-    def _set_gaussians(self, gaussians: ClassGaussians) -> None:
-        self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
-        if gaussians.remark is not None:
-            self.kernel_map_.remarks.append(gaussians.remark)
+        if gaussians is not None:
+            if folds is not None and folds.temperature is not None:
+                gaussians = replace(gaussians, temperature=folds.temperature)
+            self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
 
     def _note_rounding(
         self,

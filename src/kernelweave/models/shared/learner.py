@@ -618,11 +618,14 @@ class FoldScore:
     temperature : float or None
         Divides the log odds of class Gaussians; it has the smallest held-out log loss.
         None if no held-out row has a class that its fold has seen.
+    remark : str or None
+        Why there is no score.
     """
 
-    score: float
-    standard_error: float
+    score: float = float("nan")
+    standard_error: float = float("nan")
     temperature: float | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -638,7 +641,7 @@ class Fitted:
     gaussians: ClassGaussians | None = None
     intercept: Array | None = None  # (n_outputs,), for a regression
     steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
-    folds: FoldScore | str | None = None  # on held-out rows, or why there is none
+    folds: FoldScore | None = None
     rows: RowMap | None = None  # how new rows are mapped to the kernels; not of a fold
     report: FeatureReport | None = None  # if the representation was chosen
 
@@ -973,7 +976,7 @@ def score_classes(
         tested.append(fold.test)
         scores.append(calibrated)
     if not tested:
-        return FoldScore(float("nan"), float("nan"))
+        return FoldScore()
     rows, scored, correct = map(np.concatenate, (tested, scores, right))
     weights = design.each[rows]
     score, error = accuracy(correct, weights, design.units[rows])
@@ -1046,7 +1049,7 @@ def score_outputs(
     if measure is not None:
         return FoldScore(*mean_over_folds(np.array(measured)))
     if not tested:
-        return FoldScore(float("nan"), float("nan"))
+        return FoldScore()
     rows, wrong, spread = map(np.concatenate, (tested, errors, spreads))
     varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
@@ -1056,39 +1059,46 @@ def score_outputs(
     return FoldScore(*ratio_of_means(gained, spread, weights, units))
 
 
-def with_score(
-    fitted: Fitted,
-    bank: RowBank,
+def score_on_folds(
+    options: LearnerOptions,
     targets: np.ndarray,
     design: RowDesign,
-    options: LearnerOptions,
-    fit: Fit,
+    classify: bool,
+    learn: Callable[[list[tuple[np.ndarray, np.ndarray]]], Iterable[Any]],
     measure: Measure | None = None,
-) -> Fitted:
-    """The fit with its score on folds, which also set the temperature of a classifier.
+) -> FoldScore | None:
+    """The score on rows held out, or a remark on why there is none; None without folds.
 
-    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t). The ``options`` say what
-    the folds are, and to whom they are reported. Another ``measure`` replaces the
-    accuracy or R^2.
+    Parameters
+    ----------
+    options : LearnerOptions
+        What the folds are, and whether a callback has asked to stop.
+    targets : ndarray of shape (n,) or (n, t)
+        Classes 0 .. k - 1, or outputs.
+    design : RowDesign
+        Weights and groups of the rows.
+    classify : bool
+        Whether the targets are classes.
+    learn : callable
+        ``learn(splits)`` fits to the rows of each split: a :class:`FoldClasses` for
+        each or, for outputs, a :class:`Fold`.
+    measure : Measure, optional
+        Replaces the accuracy or R^2.
     """
-    classify, report = fitted.gaussians is not None, options.progress.fold
+    if options.cv is None:
+        return None
+    if options.stopped:
+        return FoldScore(remark=NO_SCORE.format(f"{STOPPED} before the folds"))
     how = options.cv, targets, design, classify, options.random_state
     splits = learnable_splits(*how, every_class=measure is not None)
-    folds = learn_folds(bank, targets, design, splits, fit, report)
+    score = score_classes if classify else score_outputs
     try:
-        if classify:
-            judged = (fold.judged for fold in folds)
-            found = score_classes(judged, targets, design, measure)
-        else:
-            found = score_outputs(folds, targets, design, measure)
+        found = score(learn(splits), targets, design, measure)
     except (MemoryRefusedError, StoppedError) as error:
-        return replace(fitted, folds=NO_SCORE.format(error))
-    if fitted.gaussians is not None and found.temperature is not None:
-        calibrated = replace(fitted.gaussians, temperature=found.temperature)
-        fitted = replace(fitted, gaussians=calibrated)
+        return FoldScore(remark=NO_SCORE.format(error))
     if not np.isnan(found.score):
-        return replace(fitted, folds=found)
+        return found
     why = TOO_FEW.format("two classes" if classify else "anything")
     if splits and measure is not None:
         why = f"{measure.scoring!r} is undefined on every fold"
-    return replace(fitted, folds=NO_SCORE.format(why))
+    return replace(found, remark=NO_SCORE.format(why))
