@@ -6,7 +6,7 @@ A portion is checked as thoroughly as the rows of a fit.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
-from kernelweave.fits.ridge import RowDesign, output_frame
+from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
@@ -62,7 +62,7 @@ from kernelweave.views.columns import (
     validate_new,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
-from kernelweave.views.streams import Stream, concatenate_rows, sampled
+from kernelweave.views.streams import concatenate_rows, sampled
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
@@ -165,20 +165,11 @@ class Intake:
         away = is_on_gpu(like) or self.estimator.device is not None
         return self.chunk_size or CHUNK_ROWS["gpu" if away else "cpu"]
 
-    def portions(
-        self, portions: Iterable[Any], design: RowDesign | None = None
-    ) -> Iterator[Portion]:
-        """Blocks, targets and weights of each portion.
-
-        Those of an array have a ``design``, and targets that were checked as a whole.
-        """
-        start, coming = 0, iter(portions)
-        ahead = self._read_ahead(coming) if design is None else []
-        for X, y in chain(ahead, coming):
-            if design is None:
-                portion = self.portion(X, y, start)
-            else:
-                portion = self.rows(X, start), y, design.each[start : start + len(y)]
+    def portions(self, coming: Iterator[Any]) -> Iterator[Portion]:
+        """Blocks, targets and weights of each portion."""
+        start = 0
+        for X, y in chain(self._read_ahead(coming), coming):
+            portion = self.portion(X, y, start)
             yield portion
             start += len(portion[1])
 
@@ -298,20 +289,14 @@ def _kind(targets: np.ndarray) -> str:
 
 
 def draw_sample(
-    intake: Intake, stream: Stream, portions: Iterator[Portion]
+    intake: Intake, portions: Iterator[Portion]
 ) -> tuple[list[Portion], list[Any]]:
-    """Portions read ahead, and the rows that fix the features."""
-    size = intake.sample_rows
-    rows = stream.sample(size, intake.seed)
-    if rows is not None:
-        try:
-            return [], intake.rows(rows)
-        except (TypeError, ValueError):
-            for _ in portions:  # find the row, to report its number in the whole
-                pass
-            raise
+    """Portions read ahead, and the rows that fix the features: the first of them.
+
+    An iterator cannot be rewound, and reading a dataset is the expensive part.
+    """
     waiting: list[Portion] = []
-    seen = 0
+    size, seen = intake.sample_rows, 0
     for blocks, targets, weights in portions:
         # The next portion may reuse the same memory.
         own = [detached_block(block) for block in blocks]
