@@ -98,10 +98,6 @@ class Intake:
         Why explicit features are used.
     products : bool, default=None
         Whether to add products of views; None leaves it to ``model``.
-    least_sample : int, default=SAMPLE_ROWS
-        Rows that fix the features, unless there are very many features.
-    chunk_size : int, default=None
-        Rows whose features are computed at a time; None for ``CHUNK_ROWS``.
 
     Attributes
     ----------
@@ -128,18 +124,11 @@ class Intake:
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
-    least_sample, chunk_size = SAMPLE_ROWS, None
 
     def __init__(
-        self,
-        model: KernelModel,
-        why: str,
-        products: bool | None = None,
-        least_sample: int = SAMPLE_ROWS,
-        chunk_size: int | None = None,
+        self, model: KernelModel, why: str, products: bool | None = None
     ) -> None:
         self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
-        self.least_sample, self.chunk_size = least_sample, chunk_size
         self.products = wants_products(model) if products is None else products
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
@@ -158,12 +147,12 @@ class Intake:
     @property
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
-        return max(self.least_sample, SAMPLE_FACTOR * int(self.estimator.n_features))
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.estimator.n_features))
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
         away = is_on_gpu(like) or self.estimator.device is not None
-        return self.chunk_size or CHUNK_ROWS["gpu" if away else "cpu"]
+        return CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(self, coming: Iterator[Any]) -> Iterator[Portion]:
         """Blocks, targets and weights of each portion."""
