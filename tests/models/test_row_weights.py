@@ -366,7 +366,9 @@ def test_what_folds_cannot_choose(data, model, message):
 
 def test_reading_weights():
     X, y = np.empty((5, 1)), np.array(["a", "b", "b", "b", "?"])
-    assert read_row_weights(X, y, None, None, "Model") == (None, None)
+    keep, weights = read_row_weights(X, y, None, None, "Model")
+    assert_array_equal(keep, np.arange(5))
+    assert weights is None
     keep, weights = read_row_weights(X, None, [0, 1, 2, 1, 1], None, "Model")
     assert_array_equal(keep, [1, 2, 3, 4])
     assert_array_equal(weights, [1, 2, 1, 1])

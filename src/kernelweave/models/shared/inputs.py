@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -432,7 +431,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
 
 def read_some_labels(
     model: KernelModel, X: Any, y: Any, sample_weight: Any
-) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray, Any, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray, np.ndarray, np.ndarray | None]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
 
     Then come the labels (m,) of the rows that count, masked if unlabelled, and which
@@ -461,7 +460,7 @@ def read_some_labels(
     classes, codes[labelled] = encode_labels(given, owner)
     weighting = sample_weight, model.class_weight, owner, labelled
     keep, weights = read_row_weights(X, classes[codes], *weighting)
-    own = codes if keep is None else codes[keep]
+    own = codes[keep]
     return classes, codes, np.ma.array(classes[own], mask=own < 0), keep, weights
 
 
@@ -576,7 +575,7 @@ def read_label_factor(
 
 def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
-) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, str, np.ndarray, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
     y = read_targets(X, y, owner)
     refuse_mixture(y, owner)
@@ -584,7 +583,7 @@ def read_numbers_or_labels(
         kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
-    return y if keep is None else y[keep], kind, keep, weights
+    return y[keep], kind, keep, weights
 
 
 @dataclass(frozen=True)
@@ -683,7 +682,7 @@ def read_row_weights(
     class_weight: Any,
     owner: str,
     labelled: np.ndarray | None = None,
-) -> tuple[np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Which rows count, and how much: sample weights times class weights.
 
     "balanced" class weights are ``N / (k N_c)``, with N the sum of the sample weights
@@ -706,15 +705,15 @@ def read_row_weights(
 
     Returns
     -------
-    keep : ndarray of int of shape (m,) or None
+    keep : ndarray of int of shape (m,)
         Rows of positive weight, to be selected before anything is computed from the
-        others; None if these are all rows.
+        others.
     weights : ndarray of shape (m,) or None
         Their weights; None if all are 1.
     """
-    if sample_weight is None and class_weight is None:
-        return None, None
     n = _num_samples(first_kernel(X))
+    if sample_weight is None and class_weight is None:
+        return np.arange(n), None
     check_same_rows(X, sample_weight, owner, "sample_weight")
     weights = check_sample_weight(sample_weight, n, owner)
     keep = np.flatnonzero(weights)
@@ -735,10 +734,7 @@ def read_row_weights(
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
     refuse_vanishing(float(np.sum(weights)), owner)
-    return (
-        None if len(keep) == n else keep,
-        None if np.all(weights == 1.0) else weights,
-    )
+    return keep, None if np.all(weights == 1.0) else weights
 
 
 def refuse_vanishing(total: float, owner: str) -> None:
@@ -798,7 +794,7 @@ def read_groups(
     n: int,
     owner: str,
     does: str = "leaves out one group at a time",
-    keep: np.ndarray | None = None,
+    keep: np.ndarray | slice = slice(None),
 ) -> np.ndarray | None:
     """Codes (m,) of the groups; None if every row is a group of its own.
 
@@ -822,7 +818,7 @@ def read_groups(
             f"{owner}: groups has no entry for {with_names('row', map(str, gaps))}. "
             "Give every row a group, perhaps one of its own"
         )
-    groups = groups if keep is None else groups[keep]
+    groups = groups[keep]
     try:
         values, codes = np.unique(groups, return_inverse=True)
     except TypeError as error:
@@ -922,12 +918,12 @@ class ReadViews(NamedTuple):
             check_every_view(seen, self.names, joint)
             check_some_view(seen, "training row")
 
-    def take(self, model: KernelModel, keep: np.ndarray | None) -> ReadViews:
-        """Only the rows ``keep``, or all; precomputed kernels cannot leave out any."""
-        if keep is None:
+    def take(self, model: KernelModel, keep: np.ndarray) -> ReadViews:
+        """Only the rows ``keep`` (m,); precomputed kernels cannot leave out any."""
+        n_left_out = len(self.data.observed) - len(keep)
+        if n_left_out == 0:
             return self
         if not self.views:
-            n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
                 f"{type(model).__name__}: sample_weight 0 leaves "
                 f"{counted(n_left_out, 'row')} out of the training rows; with "
@@ -1051,7 +1047,6 @@ def map_rows(
     read: ReadViews,
     targets: np.ndarray,
     row_weights: np.ndarray | None,
-    keep: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -1060,14 +1055,13 @@ def map_rows(
     model : KernelModel
         The estimator.
     read : ReadViews
-        Its rows.
+        The rows that count.
     targets : ndarray of shape (m,) or (m, t)
-        Targets of the rows that count, for transformers that need them; masked where
-        they are unknown.
-    row_weights, keep : ndarray of shape (m,) or None
+        Their targets, for transformers that need them; masked where they are unknown.
+    row_weights : ndarray of shape (m,) or None
         From :func:`read_row_weights`.
     """
-    read, like = on_device(model, read.take(model, keep))
+    read, like = on_device(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
@@ -1128,11 +1122,14 @@ def _work_matrices(model: KernelModel) -> float:
     return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
-def _rows_that_count(
-    model: KernelModel, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
-) -> tuple[np.ndarray | None, RowDesign]:
-    """Rows of positive weight (None: all), and their weights and groups."""
-    owner = type(model).__name__
+def read_design(
+    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[np.ndarray, np.ndarray, RowDesign]:
+    """Targets of the rows that count, which rows these are, their weights and groups.
+
+    X may hold rows that have not been read yet.
+    """
+    owner, targets = type(model).__name__, check_targets(model, X, y)
     labels = targets if is_classifier(model) else None
     given = sample_weight, model.class_weight, owner
     keep, weights = read_row_weights(X, labels, *given)
@@ -1140,7 +1137,7 @@ def _rows_that_count(
     codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
-    return keep, RowDesign(len(targets if keep is None else keep), weights, codes)
+    return targets[keep], keep, RowDesign(len(keep), weights, codes)
 
 
 #: If all others weigh no more than this, relative to one row or group, only rounding
@@ -1149,7 +1146,7 @@ NOTHING_LEFT = 1e-12
 
 
 def _refuse_dominance(
-    weights: np.ndarray, codes: np.ndarray | None, keep: np.ndarray | None, owner: str
+    weights: np.ndarray, codes: np.ndarray | None, keep: np.ndarray, owner: str
 ) -> None:
     """Refuse a row, or group, without which no weight would be left in float64."""
     units = np.arange(len(weights)) if codes is None else codes
@@ -1157,28 +1154,13 @@ def _refuse_dominance(
     most = int(np.argmax(sums))
     rest = float(np.sum(np.delete(sums, most)))
     if len(sums) > 1 and rest <= NOTHING_LEFT * sums[most]:
-        row = int(np.flatnonzero(units == most)[0])
-        row = row if keep is None else int(keep[row])
+        row = int(keep[units == most][0])
         whose = f"row {row}" if codes is None else f"the group of row {row}"
         raise ValueError(
             f"{owner}: {whose} has the weight {sums[most]:.3g}, and all other rows "
             f"together {rest:.3g}: too little to learn from when it is left out. "
             "Reduce its sample_weight"
         )
-
-
-def read_row_design(
-    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Any, np.ndarray, RowDesign]:
-    """The rows that count, their targets, and their weights and groups.
-
-    For rows that have not been read yet.
-    """
-    targets = check_targets(model, X, y)
-    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
-    if keep is not None:
-        X, targets = _safe_indexing(X, keep), targets[keep]
-    return X, targets, design
 
 
 def read_weighted_views(
@@ -1190,9 +1172,8 @@ def read_weighted_views(
     products: bool | None = None,
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    read, targets = read_views(model, X, products), check_targets(model, X, y)
-    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
-    targets = targets if keep is None else targets[keep]
+    read = read_views(model, X, products)
+    targets, keep, design = read_design(model, X, y, sample_weight, groups)
     require_enough(model, targets)
     return read.take(model, keep), targets, design
 

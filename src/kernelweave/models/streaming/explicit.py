@@ -8,13 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
-    read_row_design,
+    read_design,
     refuse_vanishing,
     require_enough,
 )
@@ -117,9 +118,11 @@ def read_features(
         return _read_dask(intake, X, y)
     if not at_once:
         return _read_stream(intake, X, y)
-    kept, y, design = read_row_design(model, X, y, sample_weight, groups)
-    with renumbered(_num_samples(X) - len(y)):
-        X = validate_features(intake.estimator, kept, reset=True)
+    y, keep, design = read_design(model, X, y, sample_weight, groups)
+    left_out = _num_samples(X) - len(keep)
+    with renumbered(left_out):
+        X = _safe_indexing(X, keep) if left_out else X
+        X = validate_features(intake.estimator, X, reset=True)
         intake.look(X)
         return _read_array(intake, X, y, design, groups is not None)
 
