@@ -19,11 +19,10 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
-    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
-    settle_by_folds,
+    settled_by_folds,
 )
 from kernelweave.protocols import Bank, Criterion
 
@@ -237,8 +236,7 @@ class MultipleKernelSVC(MarginClassifier):
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         report, row_weights = progress.iteration, design.weights
-        options = MarginOptions.of(self)
-        settled = settle_by_folds(options, bank, codes, signs, row_weights)
+        settled = settled_by_folds(self, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, own, row_weights, report)
             for own in self._divided(signs)

@@ -20,7 +20,6 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginFit,
-    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -205,8 +204,7 @@ class TransductiveKernelSVC(MarginClassifier):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes[keep], len(classes))
-        options = MarginOptions.of(self)
-        fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
+        fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
         like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)
         codes = self._completed(codes, keep, X, rows, kernel, fit)
         labels = decode(classes, from_numpy(codes, like, namespace(like).int64))
