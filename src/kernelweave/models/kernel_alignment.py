@@ -254,6 +254,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         read = read_views(self, X)
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(self, read.take(self, keep), targets, row_weights)
+        every_row = len(keep) == len(read.data.observed) and self.missing == "error"
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
@@ -274,8 +275,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             components = as_float(at_home(components, rows.like), rows.like.dtype)
         alignment = criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
-        kernel, every_row = None, len(keep) == len(y) and self.missing == "error"
-        at_hand = self.device is None and bank.held_as == "kernels"
+        kernel, at_hand = None, self.device is None and bank.held_as == "kernels"
         if every_row and at_hand and self.output == "kernel":
             kernel = bank.combine(weights)
         self._set_weights(rows, weights)

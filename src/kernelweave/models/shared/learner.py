@@ -792,27 +792,6 @@ def _numbers(rows: Any) -> np.ndarray:
     return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
-def learnable_splits(
-    cv: Any,
-    targets: np.ndarray,
-    design: RowDesign,
-    classify: bool,
-    random_state: Any = 0,
-    every_class: bool = False,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """:func:`choose_splits`, without those that leave too little to learn or to test.
-
-    Leaving out one group after another takes at least two groups, and two classes.
-    """
-    several = [design.units, targets] if classify else [design.units]
-    chosen = choose_splits(cv, targets, design, classify, random_state, every_class)
-    return [
-        (train, test)
-        for train, test in chosen
-        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
-    ]
-
-
 def learn_folds(
     bank: RowBank,
     targets: np.ndarray,
@@ -1088,7 +1067,14 @@ def score_on_folds(
     if options.stopped:
         return FoldScore(remark=NO_SCORE.format(f"{STOPPED} before the folds"))
     how = options.cv, targets, design, classify, options.random_state
-    splits = learnable_splits(*how, every_class=measure is not None)
+    chosen = choose_splits(*how, every_class=measure is not None)
+    # leaving out one group after another takes two groups, and two classes
+    several = [design.units, targets] if classify else [design.units]
+    splits = [
+        (train, test)
+        for train, test in chosen
+        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
+    ]
     score = score_classes if classify else score_outputs
     try:
         found = score(learn(splits), targets, design, measure)
