@@ -351,6 +351,19 @@ def test_norms_chosen_on_folds(rng):
     assert one.norm_ == 1.0 and one.C_ == 1.0
 
 
+@pytest.mark.measured
+@pytest.mark.one_seed
+def test_norms_chosen_on_folds_are_those_of_the_weights_of_each_class(rng):
+    """Each class has a view of its own: one set of weights for all needs every view."""
+    y = np.arange(80) % 4
+    X = rng.normal(size=(80, 80))
+    X[:, ::20] += 2.5 * (y[:, None] == np.arange(4))
+    views = [(f"v{c}", Linear(), slice(20 * c, 20 * c + 20)) for c in range(4)]
+    model = MultipleKernelSVC(views, norm="cv", tol=1e-3).fit(X, y)
+    assert model.norm_ == np.inf
+    assert model.set_params(weights="per_class").fit(X, y).norm_ < np.inf
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

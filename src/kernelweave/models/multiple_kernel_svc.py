@@ -246,9 +246,10 @@ class MultipleKernelSVC(MarginClassifier):
         progress.end()
         return self
 
-    def _divided(self, signs: np.ndarray) -> list[np.ndarray]:
-        """Signs (n, c), in groups of problems that share their weights."""
-        return np.hsplit(signs, signs.shape[1] if self.weights == "per_class" else 1)
+    def _divided(self, problems: np.ndarray) -> list[np.ndarray]:
+        """Problems (c,), or their signs (n, c), in groups that share their weights."""
+        count = problems.shape[-1] if self.weights == "per_class" else 1
+        return np.hsplit(problems, count)
 
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign

@@ -292,11 +292,13 @@ class _Folds:
         values, weights = np.full(self.signs.shape, -np.inf), self.design.weights
         for train, test, columns in self._parts():
             r = None if weights is None else weights[train]
-            part, signs = self.bank.restrict(train), self.signs[np.ix_(train, columns)]
-            fit = learn_margin(quick, part, signs, r, lambda _: None)
-            kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
-            found = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
-            values[np.ix_(test, columns)] = found
+            part = self.bank.restrict(train)
+            for own in model._divided(columns):
+                signs = self.signs[np.ix_(train, own)]
+                fit = learn_margin(quick, part, signs, r, lambda _: None)
+                kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
+                found = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
+                values[np.ix_(test, own)] = found
         return self._right(values)
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
