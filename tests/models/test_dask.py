@@ -188,7 +188,7 @@ def synchronous(monkeypatch):
 
 def in_chunks(model, X, y):
     """Explicit features, or their moments in 3 blocks of chunks."""
-    return read_features(model, "so", X, y, None, None, None)
+    return read_features(model, "so", X, y, None, None)
 
 
 def fitted_in_chunks(model, X, y):

@@ -68,6 +68,7 @@ from kernelweave.models.shared.inputs import (
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
+    with_parameters,
 )
 from kernelweave.models.shared.interactions import (
     choosing_products,
@@ -354,17 +355,16 @@ def read_training(
     sample_weight: Any,
     groups: Any,
     progress: Progress,
-    products: bool | None = None,
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
-    The estimator ``model``, which is not changed, determines how rows are read, and
-    whether there are ``products`` of kernels of different views, unless that is given.
+    The estimator ``model`` determines how rows are read. Only the columns of X are
+    noted in it.
     """
     why = why_features(model, X, y)
     if why is None:
         try:
-            given = X, y, sample_weight, groups, products
+            given = X, y, sample_weight, groups
             rows, targets, design = read_weighted_rows(model, *given)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
@@ -373,7 +373,7 @@ def read_training(
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
-    return read_features(model, why, X, y, sample_weight, groups, products)
+    return read_features(model, why, X, y, sample_weight, groups)
 
 
 def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureReport:
@@ -413,7 +413,7 @@ def train(
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(model, *given, products=True)
+        rows = read_training(with_parameters(model, interactions=True), *given)
         return with_products_if_better(model._learn(rows, options), alone)
 
 

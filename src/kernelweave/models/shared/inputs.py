@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
@@ -79,6 +79,8 @@ from kernelweave.weights.signed_sum import LARGEST_BOUND
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
+
+AnyModel = TypeVar("AnyModel", bound="KernelModel")
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,11 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
             f"{name}={value!r} {why}, so it needs scale='trace'; got scale=None. Use "
             f"another value of {name}, or leave scale at its default"
         )
+
+
+def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
+    """A copy, not fitted, with other values of some parameters."""
+    return type(model)(**model.get_params(deep=False) | values)
 
 
 #: Why a learned identity needs kernels of trace n.
@@ -873,15 +880,12 @@ def wants_products(model: KernelModel) -> bool:
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: KernelModel, X: Any, products: bool | None = None) -> ReadViews:
-    """Validate X on behalf of ``model``, and find out which rows lack a view.
-
-    Unless it is given, the model says whether there are ``products`` of views.
-    """
-    views, positions = [], []
-    products = wants_products(model) if products is None else products
+def read_views(model: KernelModel, X: Any) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view."""
+    views: list[View] = []
+    positions: list[list[int]] = []
     if is_precomputed(model.views):
-        if products:
+        if wants_products(model):
             raise ValueError(
                 "interactions=True needs columns to compute products of kernels from; "
                 "views='precomputed' provides only kernels. Add products of centred "
@@ -892,10 +896,7 @@ def read_views(model: KernelModel, X: Any, products: bool | None = None) -> Read
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
         X = validate_features(model, X, reset=True)
-        positions = resolve_columns(X, views)
-        if products:
-            views, positions = with_products(views, positions)
-        views = choose_forms(X, views, positions)
+        views, positions = find_views(model, X, views)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
@@ -1169,10 +1170,9 @@ def read_weighted_views(
     y: Any,
     sample_weight: Any,
     groups: Any = None,
-    products: bool | None = None,
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    read = read_views(model, X, products)
+    read = read_views(model, X)
     targets, keep, design = read_design(model, X, y, sample_weight, groups)
     require_enough(model, targets)
     return read.take(model, keep), targets, design
@@ -1194,18 +1194,23 @@ def read_labelled_rows(
     return rows, *np.unique(labels, return_inverse=True), design
 
 
-def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
-    """The views, with those marked whose kernels read columns as they are.
+def find_views(
+    model: KernelModel, X: Any, views: list[View]
+) -> tuple[list[View], list[list[int]]]:
+    """The views, with products of them if the model has any, and their columns.
 
-    Arrays of numbers are always read as numbers, and so is a view that is the product
-    of others.
+    Those whose kernels read columns as they are are marked. Arrays of numbers are
+    always read as numbers, and so is a view that is the product of others.
     """
-    if not _has_columns(X):
-        return views
-    return [
-        replace(view, raw=_reads_columns(X, view, columns))
-        for view, columns in zip(views, positions, strict=True)
-    ]
+    positions = resolve_columns(X, views)
+    if wants_products(model):
+        views, positions = with_products(views, positions)
+    if _has_columns(X):
+        views = [
+            replace(view, raw=_reads_columns(X, view, columns))
+            for view, columns in zip(views, positions, strict=True)
+        ]
+    return views, positions
 
 
 def _has_columns(X: Any) -> bool:

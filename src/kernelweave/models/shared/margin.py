@@ -26,6 +26,7 @@ from kernelweave.models.shared.inputs import (
     one_of,
     positive,
     refuse_unscaled,
+    with_parameters,
 )
 from kernelweave.models.shared.learner import (
     choose_splits,
@@ -215,7 +216,7 @@ def settled_by_folds(
     automatic = "cv" if plain else 1.0
     for name in ("C", "norm"):
         if getattr(model, name) == "auto":
-            model = _with_parameters(model, **{name: automatic})
+            model = with_parameters(model, **{name: automatic})
     if model.C != "cv" and model.norm != "cv":
         return model
     design, p, price = RowDesign(len(codes), row_weights), bank.n_kernels, None
@@ -248,14 +249,9 @@ def _with_norm(
 ) -> MultipleKernelSVC:
     """A copy with this norm, and C from a ``price`` for kernels of trace n."""
     if price is None:
-        return _with_parameters(model, norm=norm)
+        return with_parameters(model, norm=norm)
     trace = p ** (1.0 - 1.0 / norm) if np.isfinite(norm) else 1.0
-    return _with_parameters(model, norm=norm, C=price / trace)
-
-
-def _with_parameters(model: MultipleKernelSVC, **values: Any) -> MultipleKernelSVC:
-    """A copy, not fitted, with other values of some parameters."""
-    return type(model)(**model.get_params(deep=False) | values)
+    return with_parameters(model, norm=norm, C=price / trace)
 
 
 @dataclass(frozen=True)
@@ -288,7 +284,7 @@ class _Folds:
 
     def learned(self, model: MultipleKernelSVC) -> np.ndarray:
         """With weights learned by this model, whose C and norm are numbers, (n,)."""
-        quick = _with_parameters(model, tol=max(float(model.tol), CV_TOL))
+        quick = with_parameters(model, tol=max(float(model.tol), CV_TOL))
         values, weights = np.full(self.signs.shape, -np.inf), self.design.weights
         for train, test, columns in self._parts():
             r = None if weights is None else weights[train]

@@ -96,12 +96,10 @@ def read_features(
     y: Any,
     sample_weight: Any,
     groups: Any,
-    products: bool | None,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
-    The estimator ``model``, which is not changed, determines how rows are read, and
-    whether there are ``products`` of kernels of different views, unless that is given.
+    The estimator ``model``, which is not changed, determines how rows are read.
     """
     at_once = not in_portions(X, y)
     if sample_weight is not None and not at_once:
@@ -113,7 +111,7 @@ def read_features(
     if groups is not None and not at_once:
         raise _no_groups("rows come in portions")
     check_features(model, why)
-    intake = Intake(model, why, products)
+    intake = Intake(model, why)
     if is_dask(X):
         return _read_dask(intake, X, y)
     if not at_once:

@@ -25,7 +25,6 @@ from kernelweave._array import (
 from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
-from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
     MOMENT_MATRICES,
@@ -45,19 +44,18 @@ from kernelweave.models.shared.inputs import (
     check_same_rows,
     check_sample_weight,
     check_targets,
-    choose_forms,
     device_array,
+    find_views,
     split_blocks,
     squeezed,
-    wants_products,
     weights_of_portion,
+    with_parameters,
 )
 from kernelweave.views.columns import (
     column_names,
     counted,
     numbered,
     parse_views,
-    resolve_columns,
     validate_features,
     validate_new,
 )
@@ -96,16 +94,12 @@ class Intake:
         features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
-    products : bool, default=None
-        Whether to add products of views; None leaves it to ``model``.
 
     Attributes
     ----------
     estimator : estimator
         An unfitted one with the same parameters, in which scikit-learn notes the
         columns of the first portion, and looks up whether later ones match.
-    products : bool
-        Whether to add products of views.
     seed : int
         Fixes landmarks, frequencies and folds: ``random_state``, or drawn from it.
     n_folds : int
@@ -125,11 +119,8 @@ class Intake:
     kind: str | None = None
     stored: Sequence[Any] = ()
 
-    def __init__(
-        self, model: KernelModel, why: str, products: bool | None = None
-    ) -> None:
-        self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
-        self.products = wants_products(model) if products is None else products
+    def __init__(self, model: KernelModel, why: str) -> None:
+        self.estimator, self.why = with_parameters(model), why
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -141,7 +132,6 @@ class Intake:
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "bearer" in state:  # its name in the files of version 0.1.0
             state["estimator"] = state.pop("bearer")
-            state["products"] = wants_products(state["estimator"])
         self.__dict__.update(state)
 
     @property
@@ -238,10 +228,7 @@ class Intake:
 
     def _settle(self, X: Any) -> None:
         """Find the columns of each view, and settle what "auto" does with them."""
-        self.positions = resolve_columns(X, self.views)
-        if self.products:
-            self.views, self.positions = with_products(self.views, self.positions)
-        self.views = choose_forms(X, self.views, self.positions)
+        self.views, self.positions = find_views(self.estimator, X, self.views)
         for v, view in enumerate(self.views):
             if view.raw:
                 block = read_columns(X, self.positions[v])
