@@ -75,10 +75,14 @@ def check_features(model: KernelModel, why: str) -> None:
         )
 
 
+def may_have_features(model: KernelModel) -> bool:
+    """Whether kernels may be represented by features: no parameter rules them out."""
+    return not is_precomputed(model.views) and not refused(model)
+
+
 def may_fall_back(model: KernelModel) -> bool:
     """Whether features may replace kernels: no parameter demands kernels."""
-    free = model.features == "auto" and not is_precomputed(model.views)
-    return free and not refused(model)
+    return model.features == "auto" and may_have_features(model)
 
 
 def _no_groups(why: str) -> ValueError:
