@@ -125,7 +125,7 @@ def read_features(
     with renumbered(left_out):
         X = _safe_indexing(X, keep) if left_out else X
         X = validate_features(intake.estimator, X, reset=True)
-        intake.look(X)
+        intake.settle(X)
         return _read_array(intake, X, y, design, groups is not None)
 
 

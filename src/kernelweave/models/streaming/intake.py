@@ -160,8 +160,8 @@ class Intake:
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
-        if not self._settles_columns:  # portions are copied only once, in draw_sample
-            return ahead
+        if not any("auto" in readers(view.kernel) for view in self.views):
+            return ahead  # portions are copied only once, in draw_sample
         for X, y in portions:
             # The next portion may reuse the same memory.
             ahead.append((copy.copy(X), copy.copy(y)))
@@ -174,7 +174,7 @@ class Intake:
                 break
         if len(parts) > 1:
             table = Columns.concatenate(parts).table
-            self._settle(validate_features(self.estimator, table, reset=True))
+            self.settle(validate_features(self.estimator, table, reset=True))
         return ahead
 
     def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
@@ -207,27 +207,18 @@ class Intake:
                 return [as_stored(block, first) for block, first in pairs]
             X = validate_features(self.estimator, X, reset=True)
             if not self.positions:
-                self._settle(X)
+                self.settle(X)
             blocks = self._split(X, self.positions)
             self.like = detached(host_like(blocks[0])[:0, :])
             self.stored = [b[:0, :] if issparse(b) else self.like for b in blocks]
             warn_twins(self.views, self.positions)
             return blocks
 
-    def look(self, X: Any) -> None:
-        """Settle what to do with each column, from all rows of a table in memory.
+    def settle(self, X: Any) -> None:
+        """Find the columns of each view, and settle what "auto" does with them.
 
-        A sample of them might lack rare categories.
+        Of a table in memory, X holds every row: a sample might lack rare categories.
         """
-        if self._settles_columns:
-            self._settle(X)
-
-    @property
-    def _settles_columns(self) -> bool:
-        return any("auto" in readers(view.kernel) for view in self.views)
-
-    def _settle(self, X: Any) -> None:
-        """Find the columns of each view, and settle what "auto" does with them."""
         self.views, self.positions = find_views(self.estimator, X, self.views)
         for v, view in enumerate(self.views):
             if view.raw:
