@@ -23,8 +23,6 @@ from kernelweave.models.shared.inputs import (
     read_weighted_rows,
 )
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
     AlphaStart,
     Choice,
     Fitted,
@@ -32,7 +30,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     RowJudge,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 
 
 @dataclass(repr=False, eq=False)
@@ -216,9 +214,7 @@ class KernelFDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
-        if self.scoring is not None:
-            check_scoring(self)
+        check_parameters(self, alpha=positive("loo"))
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)

@@ -45,7 +45,6 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_views,
 )
-from kernelweave.models.shared.learner import FOLDS
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -58,7 +57,6 @@ MIXTURE_RULES = {
     "likelihood": one_of("gaussian", "student", "tprocess"),
     "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
     "solver": one_of("auto", "newton", "em"),
-    "cv": FOLDS,
 }
 
 

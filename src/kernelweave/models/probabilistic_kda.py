@@ -26,7 +26,6 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_labelled_rows,
 )
-from kernelweave.models.shared.learner import FOLDS
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.columns import counted, numbered
 
@@ -184,10 +183,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             Fitted estimator.
         """
         check_parameters(
-            self,
-            noise=positive("loo", "ml"),
-            amplitude=one_of("profile", "unit"),
-            cv=FOLDS,
+            self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
         rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         priors = check_priors(self.priors, classes)

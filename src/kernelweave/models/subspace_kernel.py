@@ -57,7 +57,7 @@ ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
 SUBSPACE_RULES = {
-    **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
+    **LEARNER,
     "method": one_of("hsic", "alignment"),
     "weights": one_of("uncorrelated", "plain"),
 }

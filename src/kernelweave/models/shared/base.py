@@ -59,7 +59,6 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
     first_kernel,
-    integer,
     of_own_type,
     one_of,
     positive,
@@ -76,10 +75,8 @@ from kernelweave.models.shared.interactions import (
     with_products_if_better,
 )
 from kernelweave.models.shared.learner import (
-    FOLDS,
     LEARNER,
     NO_SCORE,
-    SCORING,
     STOPPED,
     Choice,
     Fit,
@@ -92,7 +89,7 @@ from kernelweave.models.shared.learner import (
     score_on_folds,
     weight_set_of_norm,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import (
     may_fall_back,
@@ -130,13 +127,11 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
+    "objective": one_of("fisher", "loo"),
     "interactions": Rule(
         "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
-    "n_features": integer(1),
-    "cv": FOLDS,
-    "scoring": SCORING,
 }
 
 # Decorators keep the types of the methods they decorate.
@@ -297,8 +292,6 @@ class Progress:
 def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
-    if model.scoring is not None:
-        check_scoring(model)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
     refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
     if model.objective == "loo" and not isinstance(model.alpha, str):

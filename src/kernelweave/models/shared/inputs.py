@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
+from sklearn.metrics import get_scorer_names
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -47,6 +48,7 @@ from kernelweave.kernels.spec import (
     settle,
     warn_twins,
 )
+from kernelweave.models.shared.scoring import check_scoring
 from kernelweave.protocols import RowBank
 from kernelweave.views.columns import (
     View,
@@ -141,6 +143,11 @@ SUM_OF_PRIORS = 1e-6
 #: Matrices for a factorisation in place: the matrix itself, and the blocks it takes.
 IN_PLACE = 1.25
 
+
+def _is_splitter(value: Any) -> bool:
+    return hasattr(value, "split") and not isinstance(value, str)
+
+
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
 #: Parameters that mean the same in every estimator that has them.
@@ -159,10 +166,20 @@ COMMON = {
     "scale": Rule("'trace' or None", lambda v: v is None or one_of("trace").allows(v)),
     "psd": one_of("error", "clip", "trust"),
     "features": one_of("auto", "on_the_fly"),
+    "n_features": integer(1),
     "missing": one_of("error", "available", "zero"),
     "class_weight": Rule(
         "None, 'balanced' or a dict from classes to weights",
         lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
+    ),
+    "cv": Rule(
+        "None, an int >= 2 or a scikit-learn splitter",
+        lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
+    ),
+    "scoring": Rule(
+        "None, a name from sklearn.metrics.get_scorer_names() or a callable "
+        "scorer(estimator, X, y)",
+        lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
     ),
     "device": Rule(
         "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
@@ -187,6 +204,8 @@ def check_parameters(estimator: KernelModel, **own: Rule) -> None:
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
                 f"{rule.text}; got {getattr(estimator, name)!r:.200}"
             )
+    if estimator.scoring is not None:
+        check_scoring(estimator)
 
 
 def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -44,14 +43,7 @@ from kernelweave.fits.ridge import (
     fit_kernel,
 )
 from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.models.shared.inputs import (
-    RowMap,
-    Rule,
-    integer,
-    number,
-    one_of,
-    positive,
-)
+from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, FeatureProducts, RowBank
 from kernelweave.solvers.local.loo import learn
@@ -74,11 +66,10 @@ if TYPE_CHECKING:  # estimators are built from what is here
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
 #: Said of a fit that was not completed.
 STOPPED = "a callback stopped the fit"
-#: Values that the parameters of a learner may take.
+#: Values that the parameters of any learner of Fisher's weights may take.
 LEARNER = {
     "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
     "alpha": positive("learn", "loo"),
-    "objective": one_of("fisher", "loo"),
     "solver": one_of("auto", *fitting_methods(Fisher, Simplex)),
 }
 
@@ -683,25 +674,6 @@ TOO_FEW = "too few rows or groups to learn {} without those of a fold"
 
 class StoppedError(Exception):
     """Raised if no further folds are wanted, or one of them cannot be learned."""
-
-
-def _is_splitter(value: Any) -> bool:
-    return hasattr(value, "split") and not isinstance(value, str)
-
-
-#: Allowed values of ``cv``.
-FOLDS = Rule(
-    "None, an int >= 2 or a scikit-learn splitter",
-    lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
-)
-
-
-#: Allowed values of ``scoring``.
-SCORING = Rule(
-    "None, a name from sklearn.metrics.get_scorer_names() or a callable "
-    "scorer(estimator, X, y)",
-    lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
-)
 
 
 @dataclass(frozen=True)
