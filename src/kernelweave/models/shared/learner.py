@@ -630,7 +630,7 @@ class Fitted:
     gaussians: ClassGaussians | None = None
     intercept: Array | None = None  # (n_outputs,), for a regression
     steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
-    folds: FoldScore | None = None
+    folds: FoldScore | None = None  # on held-out rows; None without folds
     rows: RowMap | None = None  # how new rows are mapped to the kernels; not of a fold
     report: FeatureReport | None = None  # if the representation was chosen
 
