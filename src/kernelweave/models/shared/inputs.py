@@ -218,8 +218,14 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
 
 
 def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
-    """A copy, not fitted, with other values of some parameters."""
-    return type(model)(**model.get_params(deep=False) | values)
+    """A copy, not fitted, with other values of some parameters.
+
+    A subclass may have fixed some of them, which are attributes all the same.
+    """
+    found = type(model)(**model.get_params(deep=False))
+    for name in vars(found):
+        vars(found)[name] = values.get(name, getattr(model, name))
+    return found
 
 
 #: Why a learned identity needs kernels of trace n.
