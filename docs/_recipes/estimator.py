@@ -51,8 +51,8 @@ class CappedKernelRidge(RegressorMixin, KernelModel):
         coef = criterion.evaluate(solution.weights).coef  # (n, 1)
         problem = f"ridge regression, weights of at most {self.cap:g}"
 
-        more = {"n_iter_": solution.n_iter, "dual_coef_": coef, "intercept_": mean}
-        self._set_weights(rows, solution.weights, **more)
+        self._set_weights(rows, solution.weights)
+        self.n_iter_, self.dual_coef_, self.intercept_ = solution.n_iter, coef, mean
         self._set_certificate(Certificate.of(solution, problem))
         progress.end()
         return self

@@ -353,6 +353,19 @@ def test_norms_chosen_on_folds(rng):
     assert one.norm_ == 1.0 and one.C_ == 1.0
 
 
+@pytest.mark.measured
+@pytest.mark.one_seed
+def test_norms_chosen_on_folds_are_those_of_the_weights_of_each_class(rng):
+    """Each class has a view of its own: one set of weights for all needs every view."""
+    y = np.arange(80) % 4
+    X = rng.normal(size=(80, 80))
+    X[:, ::20] += 2.5 * (y[:, None] == np.arange(4))
+    views = [(f"v{c}", Linear(), slice(20 * c, 20 * c + 20)) for c in range(4)]
+    model = MultipleKernelSVC(views, norm="cv", tol=1e-3).fit(X, y)
+    assert model.norm_ == np.inf
+    assert model.set_params(weights="per_class").fit(X, y).norm_ < np.inf
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -368,7 +381,9 @@ def test_what_folds_cannot_choose(data, model, message):
 
 def test_reading_weights():
     X, y = np.empty((5, 1)), np.array(["a", "b", "b", "b", "?"])
-    assert read_row_weights(X, y, None, None, "Model") == (None, None)
+    keep, weights = read_row_weights(X, y, None, None, "Model")
+    assert_array_equal(keep, np.arange(5))
+    assert weights is None
     keep, weights = read_row_weights(X, None, [0, 1, 2, 1, 1], None, "Model")
     assert_array_equal(keep, [1, 2, 3, 4])
     assert_array_equal(weights, [1, 2, 1, 1])

@@ -539,10 +539,9 @@ def test_rows_that_fix_the_features_have_their_own_targets(rng):
 
 
 def test_no_more_portions_wait_than_fix_the_features():
-    intake = SimpleNamespace(sample_rows=10, seed=0)
-    stream = SimpleNamespace(sample=lambda size, seed: None)
+    intake = SimpleNamespace(sample_rows=10)
     coming = (([np.full((4, 2), i)], np.zeros(4), np.ones(4)) for i in range(9))
-    waiting, (sample,) = draw_sample(intake, stream, coming)
+    waiting, (sample,) = draw_sample(intake, coming)
     assert len(waiting) == 3 and len(list(coming)) == 6
     assert sample[:, 0].tolist() == [0] * 4 + [1] * 4 + [2] * 2
 

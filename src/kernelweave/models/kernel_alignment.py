@@ -254,7 +254,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         refuse_unscaled(self, "signed", True, SIGNED)
         read = read_views(self, X)
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
-        rows = map_rows(self, read, targets, row_weights, keep)
+        rows = map_rows(self, read.take(self, keep), targets, row_weights)
+        every_row = len(keep) == len(read.data.observed) and self.missing == "error"
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
@@ -275,8 +276,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             components = as_float(at_home(components, rows.like), rows.like.dtype)
         alignment = criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
-        kernel, every_row = None, keep is None and self.missing == "error"
-        at_hand = self.device is None and bank.held_as == "kernels"
+        kernel, at_hand = None, self.device is None and bank.held_as == "kernels"
         if every_row and at_hand and self.output == "kernel":
             kernel = bank.combine(weights)
         self._set_weights(rows, weights)
@@ -291,7 +291,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     def _read_targets(
         self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[np.ndarray, Any, np.ndarray | None, np.ndarray | None]:
+    ) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray | None]:
         """H of the rows that count, their targets, these rows, and their weights."""
         if self.unlabelled is None:
             found = read_numbers_or_labels(X, y, sample_weight, type(self).__name__)
@@ -300,8 +300,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         classes, codes, known, keep, weights = read_some_labels(
             self, X, y, sample_weight
         )
-        codes = codes if keep is None else codes[keep]
-        return _indicators(codes, len(classes)), known, keep, weights
+        return _indicators(codes[keep], len(classes)), known, keep, weights
 
     def _target(
         self, y: np.ndarray, kind: str, row_weights: np.ndarray | None

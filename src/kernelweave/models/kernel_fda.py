@@ -23,8 +23,6 @@ from kernelweave.models.shared.inputs import (
     read_weighted_rows,
 )
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
     AlphaStart,
     Choice,
     Fitted,
@@ -32,7 +30,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     RowJudge,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 
 
 @dataclass(repr=False, eq=False)
@@ -216,21 +214,14 @@ class KernelFDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
-        if self.scoring is not None:
-            check_scoring(self)
+        check_parameters(self, alpha=positive("loo"))
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        options = LearnerOptions(
-            alpha=self.alpha,
-            interactions=self.interactions,
-            cv=self.cv,
-            progress=progress,
-        )
+        options = LearnerOptions.of(self, progress)
         fitted = learn_classes(self, kernels, options, self._discriminate)
-        self._set_fitted(fitted, _has_groups=groups is not None)
+        self._set_fitted(fitted)
         progress.end()
         return self
 

@@ -45,7 +45,6 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_views,
 )
-from kernelweave.models.shared.learner import FOLDS
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -58,7 +57,6 @@ MIXTURE_RULES = {
     "likelihood": one_of("gaussian", "student", "tprocess"),
     "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
     "solver": one_of("auto", "newton", "em"),
-    "cv": FOLDS,
 }
 
 
@@ -296,7 +294,7 @@ class MixtureKDA(KernelDiscriminant):
             held_out, panel.target, codes, spread, design, priors
         )
         refits = Refits(self, X, sample_weight, classes, codes, design, progress)
-        gaussians, folds = refits.calibrate(gaussians)
+        folds = refits.score()
         steep = [
             steepness_of(to_numpy(coef) * weights, held_out)
             for coef, weights in zip(panel.coef, mixture.weights, strict=True)
@@ -308,8 +306,7 @@ class MixtureKDA(KernelDiscriminant):
         self._publish(rows, classes, mixture, projector)
         self.loo_projection_ = from_numpy(held_out, rows.like)
         self.loo_error_ = error
-        self._set_folds(folds)
-        self._set_gaussians(gaussians)
+        self._set_scores(folds, gaussians)
         self._note_rounding(max(steep))
         if remark is not None:
             self._note(remark)

@@ -36,11 +36,10 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import refused
+from kernelweave.models.streaming.explicit import may_have_features
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import fitting_methods
-from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
 
@@ -322,7 +321,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self._check_parameters()
         return self._fit_whole(X, y, sample_weight, groups)
 
-    @available(lambda self: not is_precomputed(self.views) and not refused(self))
+    @available(may_have_features)
     @fit_method
     def partial_fit(
         self,
@@ -417,14 +416,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return BlockFisher(bank, design.scale(target), alpha, design)
         return Fisher(bank, design.scale(target), alpha, design)
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
-        compared = {
+    def _set_fitted(self, fitted: Fitted) -> None:
+        super()._set_fitted(fitted)
+        self.candidates_ = {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             | ({} if found.score is None else {"score": found.score})
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
             for norm, found in fitted.choice.candidates.items()
         }
-        super()._set_fitted(fitted, candidates_=compared, **more)
 
     def _check_parameters(self) -> None:
         check_learner_parameters(

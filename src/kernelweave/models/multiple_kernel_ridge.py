@@ -39,10 +39,9 @@ from kernelweave.models.shared.learner import (
     pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.models.streaming.explicit import refused
+from kernelweave.models.streaming.explicit import may_have_features
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.protocols import Bank, Criterion
-from kernelweave.views.columns import is_precomputed
 
 
 @dataclass(repr=False, eq=False)
@@ -256,7 +255,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_learner_parameters(self)
         return self._fit_whole(X, y, sample_weight, groups)
 
-    @available(lambda self: not is_precomputed(self.views) and not refused(self))
+    @available(may_have_features)
     @fit_method
     def partial_fit(
         self,
@@ -346,14 +345,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             outputs=standard,
         )
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         certificate = fitted.choice.certificate
         assert certificate is not None
         problem = certificate.problem.replace("Fisher, ", "ridge regression, ")
         choice = replace(
             fitted.choice, certificate=replace(certificate, problem=problem)
         )
-        super()._set_fitted(replace(fitted, choice=choice), **more)
+        super()._set_fitted(replace(fitted, choice=choice))
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:

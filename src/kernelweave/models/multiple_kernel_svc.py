@@ -19,11 +19,10 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
-    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
-    settle_by_folds,
+    settled_by_folds,
 )
 from kernelweave.protocols import Bank, Criterion
 
@@ -237,19 +236,20 @@ class MultipleKernelSVC(MarginClassifier):
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         report, row_weights = progress.iteration, design.weights
-        options = MarginOptions.of(self)
-        settled = settle_by_folds(options, bank, codes, signs, row_weights)
+        settled = settled_by_folds(self, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, own, row_weights, report)
             for own in self._divided(signs)
         ]
-        self._publish(rows, classes, fits, norm_=float(settled.norm))
+        self._publish(rows, classes, fits)
+        self.norm_ = float(settled.norm)
         progress.end()
         return self
 
-    def _divided(self, signs: np.ndarray) -> list[np.ndarray]:
-        """Signs (n, c), in groups of problems that share their weights."""
-        return np.hsplit(signs, signs.shape[1] if self.weights == "per_class" else 1)
+    def _divided(self, problems: np.ndarray) -> list[np.ndarray]:
+        """Problems (c,), or their signs (n, c), in groups that share their weights."""
+        count = problems.shape[-1] if self.weights == "per_class" else 1
+        return np.hsplit(problems, count)
 
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign

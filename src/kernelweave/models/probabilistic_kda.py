@@ -26,7 +26,6 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_labelled_rows,
 )
-from kernelweave.models.shared.learner import FOLDS
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.columns import counted, numbered
 
@@ -184,10 +183,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             Fitted estimator.
         """
         check_parameters(
-            self,
-            noise=positive("loo", "ml"),
-            amplitude=one_of("profile", "unit"),
-            cv=FOLDS,
+            self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
         rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         priors = check_priors(self.priors, classes)
@@ -209,7 +205,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             expert.held_out, path.target, codes, expert.variance, design, priors
         )
         refits = Refits(self, X, sample_weight, classes, codes, design, progress)
-        gaussians, folds = refits.calibrate(gaussians)
+        folds = refits.score()
         error = design.mean_square(path.target - expert.mean)
         score = design.each @ np.sum(expert.log_density, axis=1) / design.total
         steepness = steepness_of(expert.coef, expert.held_out)
@@ -222,8 +218,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.loo_mean_ = from_numpy(expert.mean, rows.like)
         self.loo_variance_ = from_numpy(expert.variance, rows.like)
         self.loo_error_, self.loo_log_density_ = error, float(score)
-        self._set_folds(folds)
-        self._set_gaussians(gaussians)
+        self._set_scores(folds, gaussians)
         self._note_rounding(steepness)
         if remark is not None:
             self._note(remark)

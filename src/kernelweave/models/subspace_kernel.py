@@ -57,7 +57,7 @@ ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
 SUBSPACE_RULES = {
-    **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
+    **LEARNER,
     "method": one_of("hsic", "alignment"),
     "weights": one_of("uncorrelated", "plain"),
 }
@@ -269,7 +269,7 @@ callable, default="normalized"
         factor, classes = read_label_factor(
             targets, kind, self.label_kernel, owner, weights
         )
-        rows = map_rows(self, read, targets, weights, keep)
+        rows = map_rows(self, read.take(self, keep), targets, weights)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)

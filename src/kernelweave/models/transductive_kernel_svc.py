@@ -20,7 +20,6 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginFit,
-    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -200,39 +199,41 @@ class TransductiveKernelSVC(MarginClassifier):
         classes, codes, known, keep, row_weights = read_some_labels(
             self, X, y, sample_weight
         )
-        rows = map_rows(self, read, known, row_weights, keep)
+        rows = map_rows(self, read.take(self, keep), known, row_weights)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
-        own = codes if keep is None else codes[keep]
-        signs = signs_of_codes(own, len(classes))
-        options = MarginOptions.of(self)
-        fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
+        signs = signs_of_codes(codes[keep], len(classes))
+        fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
         like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)
-        predicted = self._predict_rows(X, rows, kernel, fit, keep)
-        codes = np.where(codes < 0, predicted, codes)
+        codes = self._completed(codes, keep, X, rows, kernel, fit)
         labels = decode(classes, from_numpy(codes, like, namespace(like).int64))
         self._publish(rows, classes, [fit])
         self.kernel_, self.transduction_ = kernel, labels
         progress.end()
         return self
 
-    def _predict_rows(
+    def _completed(
         self,
+        codes: np.ndarray,
+        keep: np.ndarray,
         X: Any,
         rows: RowMap,
         kernel: Array,
         fit: MarginFit,
-        keep: np.ndarray | None,
     ) -> np.ndarray:
-        """Codes (n,) of all rows, given the kernel of those that count."""
+        """Codes (n,) of all rows, predicted where negative.
+
+        The rows ``keep`` (m,) have the learned ``kernel`` (m, m).
+        """
         coef, intercept = (from_numpy(a, rows.like) for a in (fit.coef, fit.intercept))
         scores = to_numpy(kernel @ coef + intercept[None, :])
-        if keep is not None:  # rows left out are new rows
+        if len(keep) < len(codes):  # rows left out are new rows
             known = rows.views, rows.positions, rows.like
             new = read_new_rows(self, X, *known, self.missing)
             weights, own = rows.kernel_map.spread(fit.weights), scores
             projected = rows.kernel_map.project(new, weights, coef)
             scores = to_numpy(projected + intercept[None, :])
             scores[keep] = own
-        return np.argmax(scores_of_classes(scores), axis=1)
+        predicted = np.argmax(scores_of_classes(scores), axis=1)
+        return np.where(codes < 0, predicted, codes)

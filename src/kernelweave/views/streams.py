@@ -1,10 +1,8 @@
-"""Rows that arrive in portions: slices of arrays, iterators, Arrow datasets."""
+"""Rows in portions, of iterators or Arrow datasets, and some rows of any input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,41 +10,9 @@ from scipy.sparse import issparse, vstack
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import is_array, namespace, take
-from kernelweave.views.columns import in_portions, is_dict, is_iterator, is_table
+from kernelweave.views.columns import is_dict, is_iterator, is_table
 
 Portion = tuple[Any, Any]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Portions of rows and, if they are slices of an array, the array itself.
-
-    Attributes
-    ----------
-    portions : callable
-        Returns an iterator over pairs of rows and targets.
-    X, y : array, memory map, sparse array or DataFrame, and ndarray; or None
-        All rows and targets.
-    """
-
-    portions: Callable[[], Iterator[Portion]]
-    X: Any = None
-    y: Any = None
-
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows, if it is known."""
-        return None if self.X is None else int(self.X.shape[0])
-
-    def sample(self, size: int, seed: int) -> Any:
-        """A random sample of all rows of an array, in their original order.
-
-        None for others: an iterator cannot be rewound, and reading a dataset is the
-        expensive part, so the first portions must suffice.
-        """
-        if self.n_rows is None or self.n_rows <= size:
-            return self.X
-        return select_rows(self.X, sampled(self.n_rows, size, seed))
 
 
 def sampled(n_rows: int, size: int, seed: int) -> np.ndarray:
@@ -57,16 +23,16 @@ def sampled(n_rows: int, size: int, seed: int) -> np.ndarray:
     return np.sort(rng.choice(n_rows, size=size, replace=False))
 
 
-def open_stream(X: Any, y: Any, portion: int) -> Stream:
-    """The stream for any input except Dask collections.
+def portions_of(X: Any, y: Any, size: int) -> Iterator[Portion]:
+    """Rows and targets, portion by portion.
 
     Parameters
     ----------
-    X : array, sparse array, DataFrame, iterator, pyarrow dataset or table
+    X : iterator, pyarrow dataset or table
         The rows; an iterator yields pairs of rows and targets.
-    y : ndarray, str or None
-        The targets; for pyarrow, the name of their column; None for an iterator.
-    portion : int
+    y : str or None
+        For pyarrow, the name of the column of targets; None for an iterator.
+    size : int
         Number of rows read at a time.
     """
     if is_iterator(X):
@@ -74,15 +40,13 @@ def open_stream(X: Any, y: Any, portion: int) -> Stream:
             raise ValueError(
                 f"an iterator yields pairs (X, y): leave out y; got {type(y).__name__}"
             )
-        return Stream(partial(_pairs, X))
-    if in_portions(X, y):
-        if not isinstance(y, str) or y not in X.schema.names:
-            raise ValueError(
-                "with a pyarrow dataset, y is the name of the column of targets, one "
-                f"of {X.schema.names}; got {y!r:.80}"
-            )
-        return Stream(partial(_batches, X, y, portion))
-    return Stream(partial(_slices, X, y, portion), X, y)
+        return _pairs(X)
+    if not isinstance(y, str) or y not in X.schema.names:
+        raise ValueError(
+            "with a pyarrow dataset, y is the name of the column of targets, one "
+            f"of {X.schema.names}; got {y!r:.80}"
+        )
+    return _batches(X, y, size)
 
 
 def _pairs(iterator: Iterator[Any]) -> Iterator[Portion]:
@@ -105,13 +69,6 @@ def _batches(data: Any, label: str, portion: int) -> Iterator[Portion]:
             index = [name for name in frame.index.names if name in batch.schema.names]
             frame = frame.reset_index(index) if index else frame
             yield frame.drop(columns=label), frame[label].to_numpy()
-
-
-def _slices(X: Any, y: Any, portion: int) -> Iterator[Portion]:
-    """Slices of consecutive rows."""
-    for start in range(0, X.shape[0], portion):
-        part = slice(start, min(start + portion, X.shape[0]))
-        yield select_rows(X, part), y[part]
 
 
 def concatenate_rows(blocks: list[Any]) -> Any:

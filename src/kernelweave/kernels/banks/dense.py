@@ -177,7 +177,7 @@ class KernelBank(ABC):
         return np.array([known[i] for i in asked])
 
     def _screened(self, kernels: np.ndarray) -> np.ndarray:
-        """:meth:`identity_likeness`, from some of the rows wherever these are enough."""
+        """:meth:`identity_likeness`, from some of the rows where these are enough."""
         n = self.n_samples
         if n <= SCREENED:
             return _cosines(self, kernels, self.n_rows)

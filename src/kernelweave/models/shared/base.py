@@ -7,7 +7,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
@@ -59,7 +59,6 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
     first_kernel,
-    integer,
     of_own_type,
     one_of,
     positive,
@@ -68,6 +67,7 @@ from kernelweave.models.shared.inputs import (
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
+    with_parameters,
 )
 from kernelweave.models.shared.interactions import (
     choosing_products,
@@ -75,10 +75,8 @@ from kernelweave.models.shared.interactions import (
     with_products_if_better,
 )
 from kernelweave.models.shared.learner import (
-    FOLDS,
     LEARNER,
     NO_SCORE,
-    SCORING,
     STOPPED,
     Choice,
     Fit,
@@ -87,10 +85,11 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Task,
+    learn_folds,
+    score_on_folds,
     weight_set_of_norm,
-    with_score,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import (
     may_fall_back,
@@ -128,13 +127,11 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
+    "objective": one_of("fisher", "loo"),
     "interactions": Rule(
         "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
-    "n_features": integer(1),
-    "cv": FOLDS,
-    "scoring": SCORING,
 }
 
 # Decorators keep the types of the methods they decorate.
@@ -190,8 +187,8 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
         with few_threads(X if all_rows else None):
             fitted = called(self, X, *args, **kwargs)
         own = parameters.bind(self, X, *args, **kwargs).arguments
-        if given or own.get("sample_weight") is not None:
-            self._has_row_weights = True
+        self._has_groups = own.get("groups") is not None
+        self._has_row_weights = given or own.get("sample_weight") is not None
         if self.device is not None:
             self._bring_home()
         return fitted
@@ -295,8 +292,6 @@ class Progress:
 def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
-    if model.scoring is not None:
-        check_scoring(model)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
     refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
     if model.objective == "loo" and not isinstance(model.alpha, str):
@@ -353,17 +348,16 @@ def read_training(
     sample_weight: Any,
     groups: Any,
     progress: Progress,
-    products: bool | None = None,
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
-    The estimator ``model``, which is not changed, determines how rows are read, and
-    whether there are ``products`` of kernels of different views, unless that is given.
+    The estimator ``model`` determines how rows are read. Only the columns of X are
+    noted in it.
     """
     why = why_features(model, X, y)
     if why is None:
         try:
-            given = X, y, sample_weight, groups, products
+            given = X, y, sample_weight, groups
             rows, targets, design = read_weighted_rows(model, *given)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
@@ -372,7 +366,7 @@ def read_training(
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
-    return read_features(model, why, X, y, sample_weight, groups, products)
+    return read_features(model, why, X, y, sample_weight, groups)
 
 
 def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureReport:
@@ -406,12 +400,13 @@ def train(
     alone = model._learn(rows, replace(options, cv=None))
     if progress.stopped:
         why = f"{STOPPED} before products of views were tried"
-        return replace(alone, folds=NO_SCORE.format(why) if model.cv else why)
+        why = NO_SCORE.format(why) if model.cv else why
+        return replace(alone, folds=FoldScore(remark=why))
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(model, *given, products=True)
+        rows = read_training(with_parameters(model, interactions=True), *given)
         return with_products_if_better(model._learn(rows, options), alone)
 
 
@@ -423,15 +418,20 @@ def learn_rows(
     measure: Measure | None,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    bank, design = rows.bank, rows.design
-    fitted = fit(options, bank, targets, design)
-    if options.cv is not None and options.stopped:
-        fitted = replace(fitted, folds=NO_SCORE.format(f"{STOPPED} before the folds"))
-    elif options.cv is not None and not rows.rows.see_targets:
-        again: Fit = partial(fit, options.for_folds(fitted.choice))
-        if options.interactions == "auto":
-            again = choosing_products(again)
-        fitted = with_score(fitted, bank, targets, design, options, again, measure)
+    given = rows.bank, targets, rows.design
+    fitted = fit(options, *given)
+    classify = fitted.gaussians is not None
+    again: Fit = partial(fit, options.for_folds(fitted.choice))
+    if options.interactions == "auto":
+        again = choosing_products(again)
+
+    def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
+        folds = learn_folds(*given, splits, again, options.progress.fold)
+        return (fold.judged for fold in folds) if classify else folds
+
+    if not rows.rows.see_targets:
+        how = options, targets, rows.design, classify
+        fitted = replace(fitted, folds=score_on_folds(*how, learn, measure))
     return rows.trained(fitted)
 
 
@@ -640,7 +640,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Drop the results of an earlier fit, but keep what is known of the columns."""
         columns = ("n_features_in_", "feature_names_in_")
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
-        for name in (*results, "_portions", "_has_groups", "_has_row_weights"):
+        for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
 
     def _bring_home(self) -> None:
@@ -693,11 +693,10 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         rows: RowMap,
         weights: np.ndarray,
         classes: np.ndarray | None = None,
-        **more: Any,
     ) -> None:
         """Set kernels, weights and classes in place of those of an earlier fit.
 
-        ``weights`` has one entry per kernel of the bank; ``more`` are other attributes.
+        ``weights`` has one entry per kernel of the bank.
         """
         self._forget()
         self._set_columns(rows)
@@ -712,13 +711,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
-        vars(self).update(more)
 
-    def _set_fitted(self, fitted: Fitted, **more: Any) -> None:
+    def _set_fitted(self, fitted: Fitted) -> None:
         """Set the results of a fit, in place of an earlier one."""
         choice, rows = fitted.choice, fitted.rows
         assert rows is not None
-        self._set_weights(rows, choice.weights, fitted.classes, **more)
+        self._set_weights(rows, choice.weights, fitted.classes)
         alpha, like = choice.alpha, rows.like
         self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
         self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
@@ -729,9 +727,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
-        self._set_folds(fitted.folds)
-        if fitted.gaussians is not None:
-            self._set_gaussians(fitted.gaussians)
+        self._set_scores(fitted.folds, fitted.gaussians)
         self._note_rounding(fitted.steepness, choice.missed)
         self._set_certificate(choice.certificate)
 
@@ -742,7 +738,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """
         progress = Progress(self, X, y, sample_weight)
         fitted = train(self, X, y, sample_weight, groups, progress)
-        self._set_fitted(fitted, _has_groups=groups is not None)
+        self._set_fitted(fitted)
         progress.end()
         return self
 
@@ -765,18 +761,23 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self._portions = portions
         return self
 
-    def _set_folds(self, folds: FoldScore | str | None) -> None:
-        """Set the score on held-out rows, or keep the remark on why there is none."""
-        if isinstance(folds, FoldScore):
+    def _set_scores(
+        self, folds: FoldScore | None, gaussians: ClassGaussians | None
+    ) -> None:
+        """Set the scores on rows left out, in folds and one by one, or the remarks.
+
+        The temperature of the Gaussians is that of the folds, if they have found one.
+        """
+        for found in (folds, gaussians):
+            if found is not None and found.remark is not None:
+                self.kernel_map_.remarks.append(found.remark)
+        if folds is not None and folds.remark is None:
             self.cv_score_ = folds.score
             self.cv_standard_error_ = folds.standard_error
-        elif folds is not None:
-            self.kernel_map_.remarks.append(folds)
-
-    def _set_gaussians(self, gaussians: ClassGaussians) -> None:
-        self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
-        if gaussians.remark is not None:
-            self.kernel_map_.remarks.append(gaussians.remark)
+        if gaussians is not None:
+            if folds is not None and folds.temperature is not None:
+                gaussians = replace(gaussians, temperature=folds.temperature)
+            self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
 
     def _note_rounding(
         self,

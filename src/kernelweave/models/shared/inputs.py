@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing
+from sklearn.metrics import get_scorer_names
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -47,6 +47,7 @@ from kernelweave.kernels.spec import (
     settle,
     warn_twins,
 )
+from kernelweave.models.shared.scoring import check_scoring
 from kernelweave.protocols import RowBank
 from kernelweave.views.columns import (
     View,
@@ -81,6 +82,8 @@ from kernelweave.weights.signed_sum import LARGEST_BOUND
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
+
+AnyModel = TypeVar("AnyModel", bound="KernelModel")
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,11 @@ SUM_OF_PRIORS = 1e-6
 #: Matrices for a factorisation in place: the matrix itself, and the blocks it takes.
 IN_PLACE = 1.25
 
+
+def _is_splitter(value: Any) -> bool:
+    return hasattr(value, "split") and not isinstance(value, str)
+
+
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
 #: Parameters that mean the same in every estimator that has them.
@@ -159,10 +167,20 @@ COMMON = {
     "scale": Rule("'trace' or None", lambda v: v is None or one_of("trace").allows(v)),
     "psd": one_of("error", "clip", "trust"),
     "features": one_of("auto", "on_the_fly"),
+    "n_features": integer(1),
     "missing": one_of("error", "available", "zero"),
     "class_weight": Rule(
         "None, 'balanced' or a dict from classes to weights",
         lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
+    ),
+    "cv": Rule(
+        "None, an int >= 2 or a scikit-learn splitter",
+        lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
+    ),
+    "scoring": Rule(
+        "None, a name from sklearn.metrics.get_scorer_names() or a callable "
+        "scorer(estimator, X, y)",
+        lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
     ),
     "device": Rule(
         "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
@@ -187,6 +205,8 @@ def check_parameters(estimator: KernelModel, **own: Rule) -> None:
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
                 f"{rule.text}; got {getattr(estimator, name)!r:.200}"
             )
+    if estimator.scoring is not None:
+        check_scoring(estimator)
 
 
 def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) -> None:
@@ -196,6 +216,17 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
             f"{name}={value!r} {why}, so it needs scale='trace'; got scale=None. Use "
             f"another value of {name}, or leave scale at its default"
         )
+
+
+def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
+    """A copy, not fitted, with other values of some parameters.
+
+    A subclass may have fixed some of them, which are attributes all the same.
+    """
+    found = type(model)(**model.get_params(deep=False))
+    for name in vars(found):
+        vars(found)[name] = values.get(name, getattr(model, name))
+    return found
 
 
 #: Why a learned identity needs kernels of trace n.
@@ -433,7 +464,7 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
 
 def read_some_labels(
     model: KernelModel, X: Any, y: Any, sample_weight: Any
-) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray, Any, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray, np.ndarray, np.ndarray | None]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
 
     Then come the labels (m,) of the rows that count, masked if unlabelled, and which
@@ -462,7 +493,7 @@ def read_some_labels(
     classes, codes[labelled] = encode_labels(given, owner)
     weighting = sample_weight, model.class_weight, owner, labelled
     keep, weights = read_row_weights(X, classes[codes], *weighting)
-    own = codes if keep is None else codes[keep]
+    own = codes[keep]
     return classes, codes, np.ma.array(classes[own], mask=own < 0), keep, weights
 
 
@@ -577,7 +608,7 @@ def read_label_factor(
 
 def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
-) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, str, np.ndarray, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
     y = read_targets(X, y, owner)
     refuse_mixture(y, owner)
@@ -585,7 +616,7 @@ def read_numbers_or_labels(
         kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
-    return y if keep is None else y[keep], kind, keep, weights
+    return y[keep], kind, keep, weights
 
 
 @dataclass(frozen=True)
@@ -684,7 +715,7 @@ def read_row_weights(
     class_weight: Any,
     owner: str,
     labelled: np.ndarray | None = None,
-) -> tuple[np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Which rows count, and how much: sample weights times class weights.
 
     "balanced" class weights are ``N / (k N_c)``, with N the sum of the sample weights
@@ -707,15 +738,15 @@ def read_row_weights(
 
     Returns
     -------
-    keep : ndarray of int of shape (m,) or None
+    keep : ndarray of int of shape (m,)
         Rows of positive weight, to be selected before anything is computed from the
-        others; None if these are all rows.
+        others.
     weights : ndarray of shape (m,) or None
         Their weights; None if all are 1.
     """
-    if sample_weight is None and class_weight is None:
-        return None, None
     n = _num_samples(first_kernel(X))
+    if sample_weight is None and class_weight is None:
+        return np.arange(n), None
     check_same_rows(X, sample_weight, owner, "sample_weight")
     weights = check_sample_weight(sample_weight, n, owner)
     keep = np.flatnonzero(weights)
@@ -736,10 +767,7 @@ def read_row_weights(
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
     refuse_vanishing(float(np.sum(weights)), owner)
-    return (
-        None if len(keep) == n else keep,
-        None if np.all(weights == 1.0) else weights,
-    )
+    return keep, None if np.all(weights == 1.0) else weights
 
 
 def refuse_vanishing(total: float, owner: str) -> None:
@@ -799,7 +827,7 @@ def read_groups(
     n: int,
     owner: str,
     does: str = "leaves out one group at a time",
-    keep: np.ndarray | None = None,
+    keep: np.ndarray | slice = slice(None),
 ) -> np.ndarray | None:
     """Codes (m,) of the groups; None if every row is a group of its own.
 
@@ -823,7 +851,7 @@ def read_groups(
             f"{owner}: groups has no entry for {with_names('row', map(str, gaps))}. "
             "Give every row a group, perhaps one of its own"
         )
-    groups = groups if keep is None else groups[keep]
+    groups = groups[keep]
     try:
         values, codes = np.unique(groups, return_inverse=True)
     except TypeError as error:
@@ -878,15 +906,12 @@ def wants_products(model: KernelModel) -> bool:
     return model.interactions != "auto" and bool(model.interactions)
 
 
-def read_views(model: KernelModel, X: Any, products: bool | None = None) -> ReadViews:
-    """Validate X on behalf of ``model``, and find out which rows lack a view.
-
-    Unless it is given, the model says whether there are ``products`` of views.
-    """
-    views, positions = [], []
-    products = wants_products(model) if products is None else products
+def read_views(model: KernelModel, X: Any) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view."""
+    views: list[View] = []
+    positions: list[list[int]] = []
     if is_precomputed(model.views):
-        if products:
+        if wants_products(model):
             raise ValueError(
                 "interactions=True needs columns to compute products of kernels from; "
                 "views='precomputed' provides only kernels. Add products of centred "
@@ -897,10 +922,7 @@ def read_views(model: KernelModel, X: Any, products: bool | None = None) -> Read
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
         X = validate_features(model, X, reset=True)
-        positions = resolve_columns(X, views)
-        if products:
-            views, positions = with_products(views, positions)
-        views = choose_forms(X, views, positions)
+        views, positions = find_views(model, X, views)
         data = split_blocks(X, views, positions, model.missing)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
@@ -923,12 +945,12 @@ class ReadViews(NamedTuple):
             check_every_view(seen, self.names, joint)
             check_some_view(seen, "training row")
 
-    def take(self, model: KernelModel, keep: np.ndarray | None) -> ReadViews:
-        """Only the rows ``keep``, or all; precomputed kernels cannot leave out any."""
-        if keep is None:
+    def take(self, model: KernelModel, keep: np.ndarray) -> ReadViews:
+        """Only the rows ``keep`` (m,); precomputed kernels cannot leave out any."""
+        n_left_out = len(self.data.observed) - len(keep)
+        if n_left_out == 0:
             return self
         if not self.views:
-            n_left_out = len(self.data.observed) - len(keep)
             raise ValueError(
                 f"{type(model).__name__}: sample_weight 0 leaves "
                 f"{counted(n_left_out, 'row')} out of the training rows; with "
@@ -1026,7 +1048,6 @@ def map_rows(
     read: ReadViews,
     targets: np.ndarray,
     row_weights: np.ndarray | None,
-    keep: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -1035,14 +1056,13 @@ def map_rows(
     model : KernelModel
         The estimator.
     read : ReadViews
-        Its rows.
+        The rows that count.
     targets : ndarray of shape (m,) or (m, t)
-        Targets of the rows that count, for transformers that need them; masked where
-        they are unknown.
-    row_weights, keep : ndarray of shape (m,) or None
+        Their targets, for transformers that need them; masked where they are unknown.
+    row_weights : ndarray of shape (m,) or None
         From :func:`read_row_weights`.
     """
-    read, like = on_device(model, read.take(model, keep))
+    read, like = on_device(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
@@ -1101,11 +1121,14 @@ def _work_matrices(model: KernelModel) -> float:
     return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
-def _rows_that_count(
-    model: KernelModel, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
-) -> tuple[np.ndarray | None, RowDesign]:
-    """Rows of positive weight (None: all), and their weights and groups."""
-    owner = type(model).__name__
+def read_design(
+    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[np.ndarray, np.ndarray, RowDesign]:
+    """Targets of the rows that count, which rows these are, their weights and groups.
+
+    X may hold rows that have not been read yet.
+    """
+    owner, targets = type(model).__name__, check_targets(model, X, y)
     labels = targets if is_classifier(model) else None
     given = sample_weight, model.class_weight, owner
     keep, weights = read_row_weights(X, labels, *given)
@@ -1113,7 +1136,7 @@ def _rows_that_count(
     codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
-    return keep, RowDesign(len(targets if keep is None else keep), weights, codes)
+    return targets[keep], keep, RowDesign(len(keep), weights, codes)
 
 
 #: If all others weigh no more than this, relative to one row or group, only rounding
@@ -1122,7 +1145,7 @@ NOTHING_LEFT = 1e-12
 
 
 def _refuse_dominance(
-    weights: np.ndarray, codes: np.ndarray | None, keep: np.ndarray | None, owner: str
+    weights: np.ndarray, codes: np.ndarray | None, keep: np.ndarray, owner: str
 ) -> None:
     """Refuse a row, or group, without which no weight would be left in float64."""
     units = np.arange(len(weights)) if codes is None else codes
@@ -1130,8 +1153,7 @@ def _refuse_dominance(
     most = int(np.argmax(sums))
     rest = float(np.sum(np.delete(sums, most)))
     if len(sums) > 1 and rest <= NOTHING_LEFT * sums[most]:
-        row = int(np.flatnonzero(units == most)[0])
-        row = row if keep is None else int(keep[row])
+        row = int(keep[units == most][0])
         whose = f"row {row}" if codes is None else f"the group of row {row}"
         raise ValueError(
             f"{owner}: {whose} has the weight {sums[most]:.3g}, and all other rows "
@@ -1140,32 +1162,16 @@ def _refuse_dominance(
         )
 
 
-def read_row_design(
-    model: KernelModel, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Any, np.ndarray, RowDesign]:
-    """The rows that count, their targets, and their weights and groups.
-
-    For rows that have not been read yet.
-    """
-    targets = check_targets(model, X, y)
-    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
-    if keep is not None:
-        X, targets = _safe_indexing(X, keep), targets[keep]
-    return X, targets, design
-
-
 def read_weighted_views(
     model: KernelModel,
     X: Any,
     y: Any,
     sample_weight: Any,
     groups: Any = None,
-    products: bool | None = None,
 ) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    read, targets = read_views(model, X, products), check_targets(model, X, y)
-    keep, design = _rows_that_count(model, X, targets, sample_weight, groups)
-    targets = targets if keep is None else targets[keep]
+    read = read_views(model, X)
+    targets, keep, design = read_design(model, X, y, sample_weight, groups)
     require_enough(model, targets)
     return read.take(model, keep), targets, design
 
@@ -1186,19 +1192,25 @@ def read_labelled_rows(
     return rows, *np.unique(labels, return_inverse=True), design
 
 
-def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
-    """The views as a fit keeps them: with ids of their own, if they look samples up.
+def find_views(
+    model: KernelModel, X: Any, views: list[View]
+) -> tuple[list[View], list[list[int]]]:
+    """The views, with products of them if the model has any, and their columns.
 
-    Those are marked whose kernels read columns as they are. Arrays of numbers are
-    always read as numbers, and so is a view that is the product of others.
+    Views that look samples up get ids of their own. Those whose kernels read columns as
+    they stand in the table are marked: arrays of numbers are always read as numbers,
+    and so is a view that is the product of others.
     """
+    positions = resolve_columns(X, views)
     views = [with_own_ids(view) for view in views]
-    if not _has_columns(X):
-        return views
-    return [
-        replace(view, raw=_reads_columns(X, view, columns))
-        for view, columns in zip(views, positions, strict=True)
-    ]
+    if wants_products(model):
+        views, positions = with_products(views, positions)
+    if _has_columns(X):
+        views = [
+            replace(view, raw=_reads_columns(X, view, columns))
+            for view, columns in zip(views, positions, strict=True)
+        ]
+    return views, positions
 
 
 def _has_columns(X: Any) -> bool:

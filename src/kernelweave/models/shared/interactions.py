@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.interactions import BETWEEN
-from kernelweave.models.shared.learner import Fit, Fitted, FoldScore, KernelRows
+from kernelweave.models.shared.learner import Fit, Fitted, KernelRows
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import RowBank
 
@@ -42,10 +42,7 @@ def with_products_if_better(products: Fitted, alone: Fitted) -> Fitted:
     if _worthwhile(products, alone):
         return products
     # The folds made the same choice themselves, so their score holds for either.
-    own, found = alone.gaussians, products.folds
-    if own is not None and isinstance(found, FoldScore):
-        own = replace(own, temperature=found.temperature or own.temperature)
-    return replace(alone, gaussians=own, folds=found)
+    return replace(alone, folds=products.folds)
 
 
 def choosing_products(fit: Fit) -> Fit:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -44,14 +43,7 @@ from kernelweave.fits.ridge import (
     fit_kernel,
 )
 from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.models.shared.inputs import (
-    RowMap,
-    Rule,
-    integer,
-    number,
-    one_of,
-    positive,
-)
+from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, FeatureProducts, RowBank
 from kernelweave.solvers.local.loo import learn
@@ -74,11 +66,10 @@ if TYPE_CHECKING:  # estimators are built from what is here
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
 #: Said of a fit that was not completed.
 STOPPED = "a callback stopped the fit"
-#: Values that the parameters of a learner may take.
+#: Values that the parameters of any learner of Fisher's weights may take.
 LEARNER = {
     "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
     "alpha": positive("learn", "loo"),
-    "objective": one_of("fisher", "loo"),
     "solver": one_of("auto", *fitting_methods(Fisher, Simplex)),
 }
 
@@ -108,10 +99,10 @@ class LearnerOptions:
 
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
-        """The parameters of a model, or the defaults of those that are None."""
+        """The parameters of a model, or the defaults of those that it does not have."""
         internal = ("random_state", "progress", "near", "norms", "sampled")
         names = [one.name for one in fields(cls) if one.name not in internal]
-        found = {name: getattr(model, name) for name in names}
+        found = {name: getattr(model, name) for name in names if hasattr(model, name)}
         given = {name: value for name, value in found.items() if value is not None}
         return cls(**given, random_state=model.random_state, progress=progress)
 
@@ -298,11 +289,11 @@ class RowJudge:
     saves a sixth of the inverses.
     """
 
-    def __init__(self, task: Task, many_rows: int = MANY_ROWS) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
         several = task.per_target and task.target.shape[1] > 1
         plain = task.design.groups is None and task.score is None and not several
-        self.descends = plain and task.target.shape[0] >= many_rows
+        self.descends = plain and task.target.shape[0] >= MANY_ROWS
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
@@ -445,8 +436,6 @@ def race_norms(
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
-    raced_from: int = RACED_FROM,
-    at_least: int = RACED_AT_LEAST,
 ) -> LearnerOptions:
     """Options with the norms that a sample of many rows does not rule out.
 
@@ -457,9 +446,9 @@ def race_norms(
     than 0.5 %. The others start from what was found on the sample.
     """
     n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < raced_from or bank.held_as == "features":
+    if not chooses or n < RACED_FROM or bank.held_as == "features":
         return options
-    rows = _sample_rows(design, max(int(RACED_SHARE * n), at_least))
+    rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
     part, none = design.restrict(rows), np.array([], dtype=int)
     if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
         return options
@@ -618,11 +607,14 @@ class FoldScore:
     temperature : float or None
         Divides the log odds of class Gaussians; it has the smallest held-out log loss.
         None if no held-out row has a class that its fold has seen.
+    remark : str or None
+        Why there is no score.
     """
 
-    score: float
-    standard_error: float
+    score: float = float("nan")
+    standard_error: float = float("nan")
     temperature: float | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -638,7 +630,7 @@ class Fitted:
     gaussians: ClassGaussians | None = None
     intercept: Array | None = None  # (n_outputs,), for a regression
     steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
-    folds: FoldScore | str | None = None  # on held-out rows, or why there is none
+    folds: FoldScore | None = None  # on held-out rows; None without folds
     rows: RowMap | None = None  # how new rows are mapped to the kernels; not of a fold
     report: FeatureReport | None = None  # if the representation was chosen
 
@@ -682,25 +674,6 @@ TOO_FEW = "too few rows or groups to learn {} without those of a fold"
 
 class StoppedError(Exception):
     """Raised if no further folds are wanted, or one of them cannot be learned."""
-
-
-def _is_splitter(value: Any) -> bool:
-    return hasattr(value, "split") and not isinstance(value, str)
-
-
-#: Allowed values of ``cv``.
-FOLDS = Rule(
-    "None, an int >= 2 or a scikit-learn splitter",
-    lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
-)
-
-
-#: Allowed values of ``scoring``.
-SCORING = Rule(
-    "None, a name from sklearn.metrics.get_scorer_names() or a callable "
-    "scorer(estimator, X, y)",
-    lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
-)
 
 
 @dataclass(frozen=True)
@@ -789,27 +762,6 @@ def _numbers(rows: Any) -> np.ndarray:
     """The numbers of the rows that a splitter gives by number, or by a mask (n,)."""
     rows = np.asarray(rows)
     return np.flatnonzero(rows) if rows.dtype == bool else rows
-
-
-def learnable_splits(
-    cv: Any,
-    targets: np.ndarray,
-    design: RowDesign,
-    classify: bool,
-    random_state: Any = 0,
-    every_class: bool = False,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """:func:`choose_splits`, without those that leave too little to learn or to test.
-
-    Leaving out one group after another takes at least two groups, and two classes.
-    """
-    several = [design.units, targets] if classify else [design.units]
-    chosen = choose_splits(cv, targets, design, classify, random_state, every_class)
-    return [
-        (train, test)
-        for train, test in chosen
-        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
-    ]
 
 
 def learn_folds(
@@ -973,7 +925,7 @@ def score_classes(
         tested.append(fold.test)
         scores.append(calibrated)
     if not tested:
-        return FoldScore(float("nan"), float("nan"))
+        return FoldScore()
     rows, scored, correct = map(np.concatenate, (tested, scores, right))
     weights = design.each[rows]
     score, error = accuracy(correct, weights, design.units[rows])
@@ -1046,7 +998,7 @@ def score_outputs(
     if measure is not None:
         return FoldScore(*mean_over_folds(np.array(measured)))
     if not tested:
-        return FoldScore(float("nan"), float("nan"))
+        return FoldScore()
     rows, wrong, spread = map(np.concatenate, (tested, errors, spreads))
     varies = StandardOutputs.of(outputs, design.weights).varies
     if not np.any(varies):
@@ -1056,39 +1008,53 @@ def score_outputs(
     return FoldScore(*ratio_of_means(gained, spread, weights, units))
 
 
-def with_score(
-    fitted: Fitted,
-    bank: RowBank,
+def score_on_folds(
+    options: LearnerOptions,
     targets: np.ndarray,
     design: RowDesign,
-    options: LearnerOptions,
-    fit: Fit,
+    classify: bool,
+    learn: Callable[[list[tuple[np.ndarray, np.ndarray]]], Iterable[Any]],
     measure: Measure | None = None,
-) -> Fitted:
-    """The fit with its score on folds, which also set the temperature of a classifier.
+) -> FoldScore | None:
+    """The score on rows held out, or a remark on why there is none; None without folds.
 
-    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t). The ``options`` say what
-    the folds are, and to whom they are reported. Another ``measure`` replaces the
-    accuracy or R^2.
+    Parameters
+    ----------
+    options : LearnerOptions
+        What the folds are, and whether a callback has asked to stop.
+    targets : ndarray of shape (n,) or (n, t)
+        Classes 0 .. k - 1, or outputs.
+    design : RowDesign
+        Weights and groups of the rows.
+    classify : bool
+        Whether the targets are classes.
+    learn : callable
+        ``learn(splits)`` fits to the rows of each split: a :class:`FoldClasses` for
+        each or, for outputs, a :class:`Fold`.
+    measure : Measure, optional
+        Replaces the accuracy or R^2.
     """
-    classify, report = fitted.gaussians is not None, options.progress.fold
+    if options.cv is None:
+        return None
+    if options.stopped:
+        return FoldScore(remark=NO_SCORE.format(f"{STOPPED} before the folds"))
     how = options.cv, targets, design, classify, options.random_state
-    splits = learnable_splits(*how, every_class=measure is not None)
-    folds = learn_folds(bank, targets, design, splits, fit, report)
+    chosen = choose_splits(*how, every_class=measure is not None)
+    # leaving out one group after another takes two groups, and two classes
+    several = [design.units, targets] if classify else [design.units]
+    splits = [
+        (train, test)
+        for train, test in chosen
+        if len(test) and all(len(np.unique(values[train])) > 1 for values in several)
+    ]
+    score = score_classes if classify else score_outputs
     try:
-        if classify:
-            judged = (fold.judged for fold in folds)
-            found = score_classes(judged, targets, design, measure)
-        else:
-            found = score_outputs(folds, targets, design, measure)
+        found = score(learn(splits), targets, design, measure)
     except (MemoryRefusedError, StoppedError) as error:
-        return replace(fitted, folds=NO_SCORE.format(error))
-    if fitted.gaussians is not None and found.temperature is not None:
-        calibrated = replace(fitted.gaussians, temperature=found.temperature)
-        fitted = replace(fitted, gaussians=calibrated)
+        return FoldScore(remark=NO_SCORE.format(error))
     if not np.isnan(found.score):
-        return replace(fitted, folds=found)
+        return found
     why = TOO_FEW.format("two classes" if classify else "anything")
     if splits and measure is not None:
         why = f"{measure.scoring!r} is undefined on every fold"
-    return replace(fitted, folds=NO_SCORE.format(why))
+    return replace(found, remark=NO_SCORE.format(why))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -21,15 +19,12 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
 )
 from kernelweave.models.shared.learner import (
-    NO_SCORE,
-    STOPPED,
-    TOO_FEW,
     FoldClasses,
     FoldScore,
+    LearnerOptions,
     StoppedError,
     end_fold,
-    learnable_splits,
-    score_classes,
+    score_on_folds,
 )
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.streams import rows_of_fold
@@ -70,29 +65,11 @@ class Refits:
     design: RowDesign
     progress: Progress
 
-    def calibrate(
-        self, gaussians: ClassGaussians
-    ) -> tuple[ClassGaussians, FoldScore | str | None]:
-        """The Gaussians with the temperature of held-out rows, and the score on these.
-
-        In place of a score, there may be a remark on why there is none, and nothing for
-        ``cv=None``: the temperature then stays as it is.
-        """
-        cv = self.model.cv
-        if cv is None:
-            return gaussians, None
-        if self.progress.stopped:
-            return gaussians, NO_SCORE.format(f"{STOPPED} before the folds")
-        splits = learnable_splits(cv, self.codes, self.design, classify=True)
-        try:
-            found = score_classes(self.folds(splits), self.codes, self.design)
-        except (MemoryRefusedError, StoppedError) as error:
-            return gaussians, NO_SCORE.format(error)
-        if np.isnan(found.score):
-            return gaussians, NO_SCORE.format(TOO_FEW.format("two classes"))
-        if found.temperature is not None:
-            gaussians = replace(gaussians, temperature=found.temperature)
-        return gaussians, found
+    def score(self) -> FoldScore | None:
+        """The score on held-out rows, or why there is none; None for ``cv=None``."""
+        options = LearnerOptions(cv=self.model.cv, progress=self.progress)
+        how = options, self.codes, self.design
+        return score_on_folds(*how, classify=True, learn=self.folds)
 
     def folds(
         self, splits: list[tuple[np.ndarray, np.ndarray]]

@@ -115,12 +115,7 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
 
-def dask_moments(
-    recipe: ChunkRecipe,
-    intake: Intake,
-    data: NumberedRows,
-    most_blocks: int = MOST_BLOCKS,
-) -> Moments:
+def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Moments:
     """Moments of all rows, summed in an order fixed by their numbers.
 
     Rows are cut into the chunks of :class:`RowAccumulator`, and these are summed in the
@@ -134,7 +129,7 @@ def dask_moments(
     shared = dask.delayed((recipe, intake))
     step = dask.delayed(_add_rows)
     chunks, chunk_rows = GROUP, intake.chunk_rows(intake.like)
-    while -(-data.n_rows // (chunks * chunk_rows)) > most_blocks:
+    while -(-data.n_rows // (chunks * chunk_rows)) > MOST_BLOCKS:
         chunks *= 2
     size, sums = chunks * chunk_rows, []
     for number, start in enumerate(range(0, data.n_rows, size)):

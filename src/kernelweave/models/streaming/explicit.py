@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
-    read_row_design,
+    read_design,
     refuse_vanishing,
     require_enough,
 )
@@ -22,6 +24,7 @@ from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_t
 from kernelweave.models.streaming.intake import (
     PORTIONS,
     Intake,
+    Portion,
     draw_sample,
     make_recipe,
 )
@@ -34,7 +37,7 @@ from kernelweave.views.columns import (
     renumbered,
     validate_features,
 )
-from kernelweave.views.streams import open_stream, sampled, select_rows
+from kernelweave.views.streams import portions_of, sampled, select_rows
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
@@ -72,10 +75,14 @@ def check_features(model: KernelModel, why: str) -> None:
         )
 
 
+def may_have_features(model: KernelModel) -> bool:
+    """Whether kernels may be represented by features: no parameter rules them out."""
+    return not is_precomputed(model.views) and not refused(model)
+
+
 def may_fall_back(model: KernelModel) -> bool:
     """Whether features may replace kernels: no parameter demands kernels."""
-    free = model.features == "auto" and not is_precomputed(model.views)
-    return free and not refused(model)
+    return model.features == "auto" and may_have_features(model)
 
 
 def _no_groups(why: str) -> ValueError:
@@ -93,14 +100,10 @@ def read_features(
     y: Any,
     sample_weight: Any,
     groups: Any,
-    products: bool | None,
-    **sizes: int,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
-    The estimator ``model``, which is not changed, determines how rows are read, and
-    whether there are ``products`` of kernels of different views, unless that is given.
-    ``sizes`` of sample and chunks are those of :class:`Intake`.
+    The estimator ``model``, which is not changed, determines how rows are read.
     """
     at_once = not in_portions(X, y)
     if sample_weight is not None and not at_once:
@@ -112,40 +115,58 @@ def read_features(
     if groups is not None and not at_once:
         raise _no_groups("rows come in portions")
     check_features(model, why)
-    intake = Intake(model, why, products, **sizes)
+    intake = Intake(model, why)
     if is_dask(X):
         return _read_dask(intake, X, y)
     if not at_once:
         return _read_stream(intake, X, y)
-    kept, y, design = read_row_design(model, X, y, sample_weight, groups)
-    with renumbered(_num_samples(X) - len(y)):
-        X = validate_features(intake.estimator, kept, reset=True)
-        intake.look(X)
-        return _read_stream(intake, X, y, design, groups is not None)
+    y, keep, design = read_design(model, X, y, sample_weight, groups)
+    left_out = _num_samples(X) - len(keep)
+    with renumbered(left_out):
+        X = _safe_indexing(X, keep) if left_out else X
+        X = validate_features(intake.estimator, X, reset=True)
+        intake.settle(X)
+        return _read_array(intake, X, y, design, groups is not None)
 
 
-def _read_stream(
-    intake: Intake,
-    X: Any,
-    y: Any,
-    design: RowDesign | None = None,
-    has_groups: bool = False,
+def _read_array(
+    intake: Intake, X: Any, y: np.ndarray, design: RowDesign, has_groups: bool
 ) -> KernelRows | SummedRows:
-    """The rows of an array, which have a ``design``, or of a stream."""
-    stream = open_stream(X, y, intake.chunk_rows(X))
-    portions = intake.portions(stream.portions(), design)
-    waiting, sample = draw_sample(intake, stream, portions)
-    first = np.concatenate([w[1] for w in waiting]) if design is None else y
-    recipe = make_recipe(intake, sample, first, stream.n_rows)
+    """All rows of an array, sparse array or table, in memory or mapped to it."""
+    drawn = sampled(len(y), intake.sample_rows, intake.seed)
+    portions = _slices(intake, X, y, design)
+    try:
+        sample = intake.rows(select_rows(X, drawn))
+    except (TypeError, ValueError):
+        for _ in portions:  # find the row, to report its number in the whole
+            pass
+        raise
+    recipe = make_recipe(intake, sample, y, len(y))
     dense = not any(recipe.features.sparse)
-    if design is not None and dense and _few_rows(len(y), recipe, intake):
+    if dense and _few_rows(len(y), recipe, intake):
         return keep_rows(recipe, intake.rows(X), y, intake, design)
     if has_groups:
         raise _no_groups(intake.why)
-    accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
-    for portion in chain(waiting, portions):
-        accumulator.push(*portion)
-    return _summed(recipe, accumulator.total(), intake)
+    return _added_up(recipe, portions, intake)
+
+
+def _slices(
+    intake: Intake, X: Any, y: np.ndarray, design: RowDesign
+) -> Iterator[Portion]:
+    """Portions of consecutive rows of an array."""
+    size = intake.chunk_rows(X)
+    for start in range(0, len(y), size):
+        part = slice(start, min(start + size, len(y)))
+        yield intake.rows(select_rows(X, part), start), y[part], design.each[part]
+
+
+def _read_stream(intake: Intake, X: Any, y: Any) -> SummedRows:
+    """The rows of an iterator or a pyarrow dataset, each of which is read once."""
+    portions = intake.portions(portions_of(X, y, intake.chunk_rows(X)))
+    waiting, sample = draw_sample(intake, portions)
+    first = np.concatenate([targets for _, targets, _ in waiting])
+    recipe = make_recipe(intake, sample, first)
+    return _added_up(recipe, chain(waiting, portions), intake)
 
 
 def _read_dask(intake: Intake, X: Any, y: Any) -> KernelRows | SummedRows:
@@ -168,6 +189,16 @@ def _few_rows(n_rows: int, recipe: ChunkRecipe, intake: Intake) -> bool:
     """Whether the features of all rows take less memory than their moments."""
     few = n_rows <= recipe.features.n_features
     return few and recipe.n_folds == 1 and intake.estimator.device is None
+
+
+def _added_up(
+    recipe: ChunkRecipe, portions: Iterable[Portion], intake: Intake
+) -> SummedRows:
+    """The moments of all portions."""
+    accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
+    for portion in portions:
+        accumulator.push(*portion)
+    return _summed(recipe, accumulator.total(), intake)
 
 
 def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows:

@@ -6,7 +6,7 @@ A portion is checked as thoroughly as the rows of a fit.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,8 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
-from kernelweave.fits.ridge import RowDesign, output_frame
+from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
-from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
     MOMENT_MATRICES,
@@ -44,12 +43,12 @@ from kernelweave.models.shared.inputs import (
     check_same_rows,
     check_sample_weight,
     check_targets,
-    choose_forms,
     device_array,
+    find_views,
     split_blocks,
     squeezed,
-    wants_products,
     weights_of_portion,
+    with_parameters,
 )
 from kernelweave.views.columns import (
     column_names,
@@ -57,12 +56,11 @@ from kernelweave.views.columns import (
     host_like,
     numbered,
     parse_views,
-    resolve_columns,
     validate_features,
     validate_new,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
-from kernelweave.views.streams import Stream, concatenate_rows, sampled
+from kernelweave.views.streams import concatenate_rows, sampled
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
@@ -96,20 +94,12 @@ class Intake:
         features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
-    products : bool, default=None
-        Whether to add products of views; None leaves it to ``model``.
-    least_sample : int, default=SAMPLE_ROWS
-        Rows that fix the features, unless there are very many features.
-    chunk_size : int, default=None
-        Rows whose features are computed at a time; None for ``CHUNK_ROWS``.
 
     Attributes
     ----------
     estimator : estimator
         An unfitted one with the same parameters, in which scikit-learn notes the
         columns of the first portion, and looks up whether later ones match.
-    products : bool
-        Whether to add products of views.
     seed : int
         Fixes landmarks, frequencies and folds: ``random_state``, or drawn from it.
     n_folds : int
@@ -128,19 +118,9 @@ class Intake:
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
-    least_sample, chunk_size = SAMPLE_ROWS, None
 
-    def __init__(
-        self,
-        model: KernelModel,
-        why: str,
-        products: bool | None = None,
-        least_sample: int = SAMPLE_ROWS,
-        chunk_size: int | None = None,
-    ) -> None:
-        self.estimator, self.why = type(model)(**model.get_params(deep=False)), why
-        self.least_sample, self.chunk_size = least_sample, chunk_size
-        self.products = wants_products(model) if products is None else products
+    def __init__(self, model: KernelModel, why: str) -> None:
+        self.estimator, self.why = with_parameters(model), why
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -152,33 +132,23 @@ class Intake:
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "bearer" in state:  # its name in the files of version 0.1.0
             state["estimator"] = state.pop("bearer")
-            state["products"] = wants_products(state["estimator"])
         self.__dict__.update(state)
 
     @property
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
-        return max(self.least_sample, SAMPLE_FACTOR * int(self.estimator.n_features))
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.estimator.n_features))
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
         away = is_on_gpu(like) or self.estimator.device is not None
-        return self.chunk_size or CHUNK_ROWS["gpu" if away else "cpu"]
+        return CHUNK_ROWS["gpu" if away else "cpu"]
 
-    def portions(
-        self, portions: Iterable[Any], design: RowDesign | None = None
-    ) -> Iterator[Portion]:
-        """Blocks, targets and weights of each portion.
-
-        Those of an array have a ``design``, and targets that were checked as a whole.
-        """
-        start, coming = 0, iter(portions)
-        ahead = self._read_ahead(coming) if design is None else []
-        for X, y in chain(ahead, coming):
-            if design is None:
-                portion = self.portion(X, y, start)
-            else:
-                portion = self.rows(X, start), y, design.each[start : start + len(y)]
+    def portions(self, coming: Iterator[Any]) -> Iterator[Portion]:
+        """Blocks, targets and weights of each portion."""
+        start = 0
+        for X, y in chain(self._read_ahead(coming), coming):
+            portion = self.portion(X, y, start)
             yield portion
             start += len(portion[1])
 
@@ -190,8 +160,8 @@ class Intake:
         """
         ahead: list[Any] = []
         parts: list[Columns] = []
-        if not self._settles_columns:  # portions are copied only once, in draw_sample
-            return ahead
+        if not any("auto" in readers(view.kernel) for view in self.views):
+            return ahead  # portions are copied only once, in draw_sample
         for X, y in portions:
             # The next portion may reuse the same memory.
             ahead.append((copy.copy(X), copy.copy(y)))
@@ -204,7 +174,7 @@ class Intake:
                 break
         if len(parts) > 1:
             table = Columns.concatenate(parts).table
-            self._settle(validate_features(self.estimator, table, reset=True))
+            self.settle(validate_features(self.estimator, table, reset=True))
         return ahead
 
     def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
@@ -237,31 +207,19 @@ class Intake:
                 return [as_stored(block, first) for block, first in pairs]
             X = validate_features(self.estimator, X, reset=True)
             if not self.positions:
-                self._settle(X)
+                self.settle(X)
             blocks = self._split(X, self.positions)
             self.like = detached(host_like(blocks[0])[:0, :])
             self.stored = [b[:0, :] if issparse(b) else self.like for b in blocks]
             warn_twins(self.views, self.positions)
             return blocks
 
-    def look(self, X: Any) -> None:
-        """Settle what to do with each column, from all rows of a table in memory.
+    def settle(self, X: Any) -> None:
+        """Find the columns of each view, and settle what "auto" does with them.
 
-        A sample of them might lack rare categories.
+        Of a table in memory, X holds every row: a sample might lack rare categories.
         """
-        if self._settles_columns:
-            self._settle(X)
-
-    @property
-    def _settles_columns(self) -> bool:
-        return any("auto" in readers(view.kernel) for view in self.views)
-
-    def _settle(self, X: Any) -> None:
-        """Find the columns of each view, and settle what "auto" does with them."""
-        self.positions = resolve_columns(X, self.views)
-        if self.products:
-            self.views, self.positions = with_products(self.views, self.positions)
-        self.views = choose_forms(X, self.views, self.positions)
+        self.views, self.positions = find_views(self.estimator, X, self.views)
         for v, view in enumerate(self.views):
             if view.raw:
                 block = read_columns(X, self.positions[v])
@@ -299,20 +257,14 @@ def _kind(targets: np.ndarray) -> str:
 
 
 def draw_sample(
-    intake: Intake, stream: Stream, portions: Iterator[Portion]
+    intake: Intake, portions: Iterator[Portion]
 ) -> tuple[list[Portion], list[Any]]:
-    """Portions read ahead, and the rows that fix the features."""
-    size = intake.sample_rows
-    rows = stream.sample(size, intake.seed)
-    if rows is not None:
-        try:
-            return [], intake.rows(rows)
-        except (TypeError, ValueError):
-            for _ in portions:  # find the row, to report its number in the whole
-                pass
-            raise
+    """Portions read ahead, and the rows that fix the features: the first of them.
+
+    An iterator cannot be rewound, and reading a dataset is the expensive part.
+    """
     waiting: list[Portion] = []
-    seen = 0
+    size, seen = intake.sample_rows, 0
     for blocks, targets, weights in portions:
         # The next portion may reuse the same memory.
         own = [detached_block(block) for block in blocks]
