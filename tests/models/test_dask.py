@@ -21,10 +21,7 @@ pd = pytest.importorskip("pandas")
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
 from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
 from kernelweave.kernels import RBF  # noqa: E402
-from kernelweave.kernels.moments import CHUNK_ROWS  # noqa: E402
 from kernelweave.models.shared.learner import LearnerOptions  # noqa: E402
-from kernelweave.models.streaming import dask as moments_of_partitions  # noqa: E402
-from kernelweave.models.streaming import intake  # noqa: E402
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments  # noqa: E402
 from kernelweave.models.streaming.explicit import read_features  # noqa: E402
 
@@ -178,17 +175,15 @@ FAST = {"n_features": 10, "norm": 1, "cv": None}
 
 
 @pytest.fixture
-def synchronous(monkeypatch):
-    """In one process, where 100 of 600 rows fix the features, and 19 chunks follow."""
-    monkeypatch.setattr(intake, "SAMPLE_ROWS", 100)
-    monkeypatch.setitem(CHUNK_ROWS, "cpu", 32)
+def synchronous():
     with dask.config.set(scheduler="synchronous"):
         yield
 
 
 def in_chunks(model, X, y):
-    """Explicit features, or their moments in 3 blocks of chunks."""
-    return read_features(model, "so", X, y, None, None)
+    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features."""
+    given = X, y, None, None
+    return read_features(model, "so", *given, least_sample=100, chunk_size=32)
 
 
 def fitted_in_chunks(model, X, y):
@@ -271,13 +266,12 @@ def test_probabilities_do_not_depend_on_the_container(options, table, synchronou
         assert other.loo_score_ == pytest.approx(dense.loo_score_)
 
 
-def test_sums_of_blocks_are_those_of_the_tree(table, synchronous, monkeypatch):
+def test_sums_of_blocks_are_those_of_the_tree(table, synchronous):
     rows, y = (da.from_array(part, chunks=250) for part in table)
     read = in_chunks(MultipleKernelFDA(VIEWS, **FAST), rows, y)
     given = read.recipe, read.intake, NumberedRows(rows, y)
     for most in (1, 2):
-        monkeypatch.setattr(moments_of_partitions, "MOST_BLOCKS", most)
-        found = dask_moments(*given).total()
+        found = dask_moments(*given, most_blocks=most).total()
         assert np.array_equal(found, read.moments.total())
 
 

@@ -1,5 +1,7 @@
 """Norms that a sample of the rows rules out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -58,10 +60,8 @@ def test_a_sample_keeps_groups_together(rng):
     assert len(_sample_rows(RowDesign(500), 100)) == 100
 
 
-def test_a_sample_without_variation_rules_out_nothing(rng, monkeypatch):
+def test_a_sample_without_variation_rules_out_nothing(rng):
     n, size = 40, 10
-    monkeypatch.setattr(learner, "RACED_FROM", n)
-    monkeypatch.setattr(learner, "RACED_AT_LEAST", size)
     options, targets = LearnerOptions(), (np.arange(n) % 2)[:, None] - 0.5
     everyone, rows = RowDesign(n), rng.normal(size=(2, n))
     sample = _sample_rows(everyone, size)
@@ -75,14 +75,14 @@ def test_a_sample_without_variation_rules_out_nothing(rng, monkeypatch):
     ]:
         bank = DenseBank.from_kernels(x[:, :, None] * x[:, None, :])  # (2, n, n)
         # pytest.fail in place of the problem of the sample: it is never posed
-        assert race_norms(options, bank, y, design, pytest.fail) is options
+        assert race_norms(options, bank, y, design, pytest.fail, n, size) is options
 
 
 @pytest.mark.measured
 def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
     n = 800
-    monkeypatch.setattr(learner, "RACED_FROM", n)
-    monkeypatch.setattr(learner, "RACED_AT_LEAST", n // 2)  # far below the fit
+    small = partial(race_norms, raced_from=n, at_least=n // 2)
+    monkeypatch.setattr(learner, "race_norms", small)  # far below the fit
     X = rng.normal(size=(n, 4))
     signal = np.sin(2 * X[:, 0]) * X[:, 1] + 0.5 * rng.normal(size=n)
     views = [("signal", "rbf", [0, 1]), ("noise", "rbf", [2, 3])]

@@ -289,11 +289,11 @@ class RowJudge:
     saves a sixth of the inverses.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, many_rows: int = MANY_ROWS) -> None:
         self.task = task
         several = task.per_target and task.target.shape[1] > 1
         plain = task.design.groups is None and task.score is None and not several
-        self.descends = plain and task.target.shape[0] >= MANY_ROWS
+        self.descends = plain and task.target.shape[0] >= many_rows
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
@@ -436,6 +436,8 @@ def race_norms(
     targets: np.ndarray,
     design: RowDesign,
     pose: Pose[Any],
+    raced_from: int = RACED_FROM,
+    at_least: int = RACED_AT_LEAST,
 ) -> LearnerOptions:
     """Options with the norms that a sample of many rows does not rule out.
 
@@ -446,9 +448,9 @@ def race_norms(
     than 0.5 %. The others start from what was found on the sample.
     """
     n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < RACED_FROM or bank.held_as == "features":
+    if not chooses or n < raced_from or bank.held_as == "features":
         return options
-    rows = _sample_rows(design, max(int(RACED_SHARE * n), RACED_AT_LEAST))
+    rows = _sample_rows(design, max(int(RACED_SHARE * n), at_least))
     part, none = design.restrict(rows), np.array([], dtype=int)
     if np.all(targets[rows] == targets[rows[0]]) or np.max(part.units) == 0:
         return options

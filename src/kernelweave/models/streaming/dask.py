@@ -115,7 +115,12 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
 
-def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Moments:
+def dask_moments(
+    recipe: ChunkRecipe,
+    intake: Intake,
+    data: NumberedRows,
+    most_blocks: int = MOST_BLOCKS,
+) -> Moments:
     """Moments of all rows, summed in an order fixed by their numbers.
 
     Rows are cut into the chunks of :class:`RowAccumulator`, and these are summed in the
@@ -129,7 +134,7 @@ def dask_moments(recipe: ChunkRecipe, intake: Intake, data: NumberedRows) -> Mom
     shared = dask.delayed((recipe, intake))
     step = dask.delayed(_add_rows)
     chunks, chunk_rows = GROUP, intake.chunk_rows(intake.like)
-    while -(-data.n_rows // (chunks * chunk_rows)) > MOST_BLOCKS:
+    while -(-data.n_rows // (chunks * chunk_rows)) > most_blocks:
         chunks *= 2
     size, sums = chunks * chunk_rows, []
     for number, start in enumerate(range(0, data.n_rows, size)):

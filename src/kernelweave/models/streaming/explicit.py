@@ -100,10 +100,12 @@ def read_features(
     y: Any,
     sample_weight: Any,
     groups: Any,
+    **sizes: int,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
     The estimator ``model``, which is not changed, determines how rows are read.
+    ``sizes`` of sample and chunks are those of :class:`Intake`.
     """
     at_once = not in_portions(X, y)
     if sample_weight is not None and not at_once:
@@ -115,7 +117,7 @@ def read_features(
     if groups is not None and not at_once:
         raise _no_groups("rows come in portions")
     check_features(model, why)
-    intake = Intake(model, why)
+    intake = Intake(model, why, **sizes)
     if is_dask(X):
         return _read_dask(intake, X, y)
     if not at_once:

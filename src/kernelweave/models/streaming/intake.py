@@ -94,6 +94,10 @@ class Intake:
         features are made and summed, regardless of later changes to them.
     why : str
         Why explicit features are used.
+    least_sample : int, default=SAMPLE_ROWS
+        Rows that fix the features, unless there are very many features.
+    chunk_size : int, default=None
+        Rows whose features are computed at a time; None for ``CHUNK_ROWS``.
 
     Attributes
     ----------
@@ -118,9 +122,17 @@ class Intake:
     why = PORTIONS
     kind: str | None = None
     stored: Sequence[Any] = ()
+    least_sample, chunk_size = SAMPLE_ROWS, None
 
-    def __init__(self, model: KernelModel, why: str) -> None:
+    def __init__(
+        self,
+        model: KernelModel,
+        why: str,
+        least_sample: int = SAMPLE_ROWS,
+        chunk_size: int | None = None,
+    ) -> None:
         self.estimator, self.why = with_parameters(model), why
+        self.least_sample, self.chunk_size = least_sample, chunk_size
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -137,12 +149,12 @@ class Intake:
     @property
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.estimator.n_features))
+        return max(self.least_sample, SAMPLE_FACTOR * int(self.estimator.n_features))
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
         away = is_on_gpu(like) or self.estimator.device is not None
-        return CHUNK_ROWS["gpu" if away else "cpu"]
+        return self.chunk_size or CHUNK_ROWS["gpu" if away else "cpu"]
 
     def portions(self, coming: Iterator[Any]) -> Iterator[Portion]:
         """Blocks, targets and weights of each portion."""
