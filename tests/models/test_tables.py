@@ -445,7 +445,7 @@ def test_labels_reach_the_transformer(rng):
     X[7] += 3 * Y
     model = KernelFDA([("best", Pipe(SelectKBest(k=1), "linear"), slice(None))])
     model.fit(X.to_numpy(), Y)
-    (kernel,) = model.kernel_map_.source.kernels[0]
+    ((_, kernel),) = model.kernel_map_.source.places
     assert kernel.steps[0].get_support(indices=True).tolist() == [7]
     assert not hasattr(model, "cv_score_")  # its folds would share a look at all labels
     assert "judge the model by cross_val_score" in model.kernel_map_.remarks[0]
@@ -453,7 +453,7 @@ def test_labels_reach_the_transformer(rng):
     views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
     other = TransductiveKernelSVC(views, signed=False).fit(X.to_numpy(), partly)
     assert other.score(X.to_numpy(), Y) > 0.8  # measured: 0.95
-    (kernel,) = other.kernel_map_.source.kernels[0]
+    ((_, kernel),) = other.kernel_map_.source.places
     labelled = SelectKBest(k=1).fit(X[:30], Y[:30])
     assert_allclose(kernel.steps[0].scores_, labelled.scores_)
     noise = rng.normal(size=(N, 300))
@@ -480,9 +480,9 @@ def test_a_view_may_be_absent_from_new_rows(estimator):
         output(model, X.drop(columns="date"))
     with pytest.raises(ValueError, match="lacks the columns 'objects'"):
         output(model, X[[]].assign(other=1))
-    model.set_params(missing="error")
+    model.set_params(missing="error").fit(MIXED, Y)
     with pytest.raises(ValueError, match="lacks the column 'category'"):
-        output(model, X.drop(columns="category"))
+        output(model, MIXED.drop(columns="category"))
 
 
 def test_absent_rows_of_another_library():

@@ -20,7 +20,6 @@ from kernelweave.fits.ridge import (
     reduced_class_target,
 )
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared import learner
 from kernelweave.models.shared.learner import (
     LearnerOptions,
     RowJudge,
@@ -248,11 +247,10 @@ def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
         target, _ = reduced_class_target(codes, 3)
         criterion = partial(Fisher, bank, target, design=design)
         task = Task(bank, target, design, criterion)
-        oracle = search_norms(options, "learn", RowJudge(task), criterion)
+        oracle = search_norms(options, "learn", RowJudge(task, 71), criterion)
         with monkeypatch.context() as patch:
             patch.setattr(ridge, "eigh", None)  # no eigendecomposition at all
-            patch.setattr(learner, "MANY_ROWS", 70)
-            found = search_norms(options, "learn", RowJudge(task), criterion)
+            found = search_norms(options, "learn", RowJudge(task, 70), criterion)
         # searches end at a predicted decrease of 1e-4; the true one was up to 1.2e-4
         assert found.error <= oracle.error * (1 + 1e-3)
         assert oracle.candidates[found.norm].error <= oracle.error * (1 + 1e-3)

@@ -431,7 +431,7 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         found, rows = classes.tolist(), counted(len(labels), "row")
-        count = f"1 class in {rows}: {found[0]!r}" if found else f"none in {rows}"
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         raise ValueError(
             f"{owner} needs at least 2 classes in y; found {count}. Check y, or add "
             "rows of other classes"
@@ -480,7 +480,7 @@ def read_some_labels(
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
         rows = counted(len(given), "labelled row")
-        count = f"1 class in {rows}: {found[0]!r}" if found else f"none in {rows}"
+        count = f"1 class in {rows}: {found[0]!r}" if found else f"no class in {rows}"
         advice = ": encode two classes as 0 and 1, not as -1 and 1"
         raise ValueError(
             f"{owner} needs labelled rows of at least 2 classes; found {count}. "
