@@ -43,6 +43,13 @@ def test_products(banks, rng, xp_backend):
     assert bank.apply(single).dtype == single.dtype
 
 
+def test_a_kernel_may_have_no_features(rng):
+    Z, b = rng.normal(size=(8, 5)), rng.normal(size=(8, 2))
+    first, second = FeatureBank(Z, [2, 3]).quad(b)
+    found = FeatureBank(Z, [0, 2, 0, 3, 0]).quad(b)
+    assert_allclose(found, [0.0, first, 0.0, second, 0.0])
+
+
 def test_subset(banks, rng):
     bank, dense = banks
     some, same = bank.subset(np.array([0, 2])), dense.subset(np.array([0, 2]))

@@ -196,5 +196,6 @@ class FeatureBank(KernelBank):
 
 
 def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
-    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
-    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])
+    """Sums of ``values`` (D,) over the features of each kernel, if any, (p,)."""
+    owner = np.repeat(np.arange(len(widths)), widths)
+    return np.bincount(owner, weights=values, minlength=len(widths))
