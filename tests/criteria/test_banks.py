@@ -190,6 +190,24 @@ def test_signed_weights_and_local_searches_take_any_bank(kind, rng):
     assert_allclose(below.bank.stack, above.bank.stack, atol=1e-10)
 
 
+class FourProducts:
+    """What every criterion uses, but none of what the kernels are like."""
+
+    def combine(self, weights):
+        return np.eye(N)
+
+    apply = quad = restrict = combine
+
+
+@pytest.mark.parametrize("bank", [np.zeros((3, N, N)), None, FourProducts()])
+@pytest.mark.parametrize("name", [*CRITERIA, "signed sum"])
+def test_what_is_no_bank_is_refused_by_name(name, bank):
+    problem = {**CRITERIA, "signed sum": SignedSum}[name]
+    message = rf"\w+ needs a bank .*; {type(bank).__name__} lacks 'n_kernels', .*others"
+    with pytest.raises(TypeError, match=message):
+        problem(bank)
+
+
 def test_nothing_above_the_kernels_looks_inside_a_bank():
     """Outside kernels/, only models and fits use a bank's features; none its stack."""
     source = pathlib.Path(kernelweave.__file__).parent
