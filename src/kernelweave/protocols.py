@@ -205,10 +205,10 @@ class Bank(Protocol):
 
 def require_bank(bank: object, owner: str) -> None:
     """Refuse anything that lacks a part of a bank; ``owner`` is what needs it."""
-    if isinstance(bank, Bank):
-        return
     parts = [*Bank.__annotations__, *(name for name in vars(Bank) if name[0] != "_")]
     lost = [name for name in parts if not hasattr(bank, name)]
+    if not lost:
+        return
     others = f" and {len(lost) - 3} others" if len(lost) > 3 else ""
     raise TypeError(
         f"{owner} needs a bank of kernels such as DenseBank(stack); "
