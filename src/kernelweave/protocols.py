@@ -203,6 +203,20 @@ class Bank(Protocol):
         """The kernels with these indices."""
 
 
+def require_bank(bank: object, owner: str) -> None:
+    """Refuse anything that lacks a part of a bank; ``owner`` is what needs it."""
+    parts = [*Bank.__annotations__, *(name for name in vars(Bank) if name[0] != "_")]
+    lost = [name for name in parts if not hasattr(bank, name)]
+    if not lost:
+        return
+    others = f" and {len(lost) - 3} others" if len(lost) > 3 else ""
+    raise TypeError(
+        f"{owner} needs a bank of kernels such as DenseBank(stack); "
+        f"{type(bank).__name__} lacks {', '.join(map(repr, lost[:3]))}{others}. A "
+        "class derived from kernelweave.kernels.banks.dense.KernelBank has all of these"
+    )
+
+
 class RowBank(Bank, Protocol):
     """A bank to which, or to some of whose rows, an estimator can be fitted.
 
@@ -408,6 +422,9 @@ class WeightSet(Protocol):
     """
 
     offers: ClassVar[frozenset[str]]
+
+    def __repr__(self) -> str:
+        return type(self).__name__  # for messages, which name the set
 
     def start(self, m: int) -> np.ndarray:
         """A point in the relative interior, (m,)."""

@@ -25,7 +25,7 @@ from kernelweave.kernels.banks.dense import (
 from kernelweave.kernels.banks.lazy import KernelGroup, OnTheFlyBank
 from kernelweave.kernels.base import PairwiseRows
 from kernelweave.kernels.centering import center_tiles
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, require_bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut
 from kernelweave.solvers.local.subspace import PlainSubspaceMargin
@@ -47,6 +47,21 @@ class LazyBank(KernelBank):
     def kernel(self, i):
         part = self.Z[:, sum(WIDTHS[:i]) : sum(WIDTHS[: i + 1])]
         return part @ part.T
+
+
+class Only:
+    """A bank that has the parts of the protocol, and no others."""
+
+    def __init__(self, whole):
+        self.whole = whole
+
+    def __getattr__(self, name):
+        if name not in {*Bank.__annotations__, *vars(Bank)}:
+            raise AttributeError(f"{name!r} is not part of a bank")
+        part = getattr(self.whole, name)
+        if name in ("restrict", "subset"):
+            return lambda which: Only(part(which))
+        return part
 
 
 def features(rng):
@@ -75,6 +90,7 @@ BANKS = {
     "dense": lambda Z: DenseBank(_stack(Z)),
     "features": lambda Z: FeatureBank(Z, WIDTHS),
     "lazy": LazyBank,
+    "protocol": lambda Z: Only(LazyBank(Z)),
 }
 CRITERIA = {
     "fisher": lambda bank: Fisher(bank, class_target(CODES, 3), 0.5),
@@ -107,7 +123,7 @@ def test_banks_follow_the_protocol(kind, rng, xp_backend):
     held = _stack(Z) if kind == "dense" else Z
     make = {**BANKS, "dense": DenseBank}[kind]
     bank = make(xp_backend.asarray(held))
-    assert isinstance(bank, Bank)
+    require_bank(bank, "this test")
     rows, some = np.array([1, 2, 5, 20]), np.array([2, 0])
     views = [
         (bank, stack),
@@ -190,14 +206,30 @@ def test_signed_weights_and_local_searches_take_any_bank(kind, rng):
     assert_allclose(below.bank.stack, above.bank.stack, atol=1e-10)
 
 
+class FourProducts:
+    """What every criterion uses, but none of what the kernels are like."""
+
+    def combine(self, weights):
+        return np.eye(N)
+
+    apply = quad = restrict = combine
+
+
+@pytest.mark.parametrize("bank", [np.zeros((3, N, N)), None, FourProducts()])
+@pytest.mark.parametrize("name", [*CRITERIA, "signed sum"])
+def test_what_is_no_bank_is_refused_by_name(name, bank):
+    problem = {**CRITERIA, "signed sum": SignedSum}[name]
+    message = rf"\w+ needs a bank .*; {type(bank).__name__} lacks 'n_kernels', .*others"
+    with pytest.raises(TypeError, match=message):
+        problem(bank)
+
+
 def test_nothing_above_the_kernels_looks_inside_a_bank():
-    """Outside kernels/, only models and fits use a bank's features; none its stack."""
     source = pathlib.Path(kernelweave.__file__).parent
     found = []
     for path in source.rglob("*.py"):
         room = path.relative_to(source).parts[0]
-        names = "stack" if room in ("models", "fits") else "stack|features|widths"
-        looks = re.search(rf"bank\.({names})\b", path.read_text("utf-8"))
+        looks = re.search(r"bank\.(stack|features|widths)\b", path.read_text("utf-8"))
         if looks and room != "kernels":
             found.append(str(path.relative_to(source)))
     assert found == []

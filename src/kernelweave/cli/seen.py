@@ -73,7 +73,10 @@ def digests_as_text(found: Any, most: int = MOST_DIGESTS) -> str:
 def training_digests(
     notes: dict[str, Any], samples: Samples, y: np.ndarray | None = None
 ) -> tuple[Any, Any]:
-    """The digests among notes, (n, v), none if not ours; and those of rows, (m, v)."""
+    """Digests of the training rows in the notes, (n, v), and of the samples, (m, v).
+
+    There are none (n = 0) if the notes hold something else.
+    """
     if TRAINING in notes:
         text, given = notes[TRAINING], digests(samples, y)
     else:

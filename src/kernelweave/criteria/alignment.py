@@ -27,6 +27,7 @@ from kernelweave.protocols import (
     KernelCriterion,
     WeightSet,
     has_cuts,
+    require_bank,
 )
 
 
@@ -228,6 +229,7 @@ class Alignment(KernelCriterion):
         centred: bool = True,
         row_weights: np.ndarray | None = None,
     ) -> None:
+        require_bank(bank, type(self).__name__)
         self.bank, self.centred = bank, bool(centred)
         if (target is None) == (target_kernel is None):
             raise ValueError("give either target or target_kernel, not both")

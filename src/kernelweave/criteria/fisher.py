@@ -42,6 +42,7 @@ from kernelweave.protocols import (
     Evaluation,
     KernelCriterion,
     is_positive,
+    require_bank,
     require_positive,
 )
 
@@ -98,6 +99,7 @@ class Fisher(KernelCriterion):
         alpha: float | Literal["learn"],
         design: RowDesign | None = None,
     ) -> None:
+        require_bank(bank, type(self).__name__)
         self.design = design or RowDesign(bank.n_samples)
         self.learns_identity = isinstance(alpha, str) and alpha == "learn"
         if not (self.learns_identity or is_positive(alpha)):

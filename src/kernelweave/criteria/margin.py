@@ -53,6 +53,7 @@ from kernelweave.protocols import (
     InfeasibleError,
     KernelCriterion,
     is_positive,
+    require_bank,
     require_positive,
 )
 
@@ -145,6 +146,7 @@ class Margin(KernelCriterion):
         C: float | Literal["learn"] = 1.0,
         row_weights: np.ndarray | None = None,
     ) -> None:
+        require_bank(bank, type(self).__name__)
         _check_margin(margin, C)
         self.bank, self.margin, self.C = bank, margin, C
         self.learns_identity = margin == "l2" and isinstance(C, str)
@@ -445,6 +447,7 @@ class SubspaceProblem:
         tol: float = 1e-9,
         design: RowDesign | None = None,
     ) -> None:
+        require_bank(bank, type(self).__name__)
         require_positive(alpha=alpha, C=C)
         signs = checked_signs(signs, bank.n_samples)
         require_both_signs(signs)

@@ -314,8 +314,8 @@ class _Judge:
     def usual(self) -> Any:
         """The class with the largest weight in leads; of several, the most frequent.
 
-        It is that of all rows: a class may lead among the training rows only because
-        the fold holds more of another.
+        All rows count, not the training rows of a fold: these lack the rows of the
+        fold, so a class that is rarer there could lead among them.
         """
         classes, codes = np.unique(self.y, return_inverse=True)
         each = self.in_leads, self.weights

@@ -96,7 +96,7 @@ class PredictivePath(LooPath):
 
     @property
     def _levels(self) -> np.ndarray:
-        """``NOISE_GRID`` for rows of the mean weight: a common factor moves it too."""
+        """``NOISE_GRID`` in units of this kernel and of the mean weight of the rows."""
         unit = self.mean_eigenvalue * self.design.total / self.n_counted
         return unit * NOISE_GRID
 

@@ -470,7 +470,7 @@ def draw_dimensions(results: Results) -> Any:
 
 
 def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
-    """One panel per row and column, with its row and column."""
+    """A figure, and its panels with their rows and columns of the results."""
     columns, places = results.experiment.columns, results.places
     figure, panels = subplots(len(columns), height=2.8, lines=len(results.rows))
     for panel, place in zip(panels, places, strict=True):

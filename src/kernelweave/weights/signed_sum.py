@@ -8,7 +8,7 @@ from scipy import linalg
 from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import IDLE, NEXT_TO_ZERO, NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
-from kernelweave.protocols import Bank, Polyhedron, is_positive
+from kernelweave.protocols import Bank, Polyhedron, is_positive, require_bank
 from kernelweave.weights.polyhedral import (
     LP_TOLERANCE,
     box_maximizer,
@@ -74,6 +74,7 @@ class SignedSum(SumToOne):
     def __init__(
         self, bank: Bank, bound: float = 100.0, row_weights: np.ndarray | None = None
     ) -> None:
+        require_bank(bank, type(self).__name__)
         if not (is_positive(bound) and 1.0 <= bound <= LARGEST_BOUND):
             raise ValueError(
                 f"bound must be a number from 1 to {LARGEST_BOUND:.0e}, got {bound!r}"
