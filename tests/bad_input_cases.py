@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache, cached_property
 from inspect import signature
 from pathlib import Path
@@ -1681,6 +1682,22 @@ add(
     "y holds timedelta64",
     "in row 0",
     "y.astype(float)",
+    regresses,
+)
+add(
+    "NaN as decimal, as target",
+    labels(lambda y: [Decimal("NaN"), *map(Decimal, range(N - 1))]),
+    "Input y contains NaN",
+    "in row 0",
+    "Drop such rows",
+    regresses,
+)
+add(
+    "extended precision beyond the range of floats, as target",
+    labels(lambda y: np.where(np.arange(N) == 7, np.longdouble("1e400"), y)),
+    "infinity or a value too large",
+    "in row 7",
+    "Drop such rows",
     regresses,
 )
 add(

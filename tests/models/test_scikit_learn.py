@@ -203,26 +203,43 @@ def test_transformer_inside_a_view(problem):
 # Subclasses ---------------------------------------------------------------------------
 
 
-def with_views_only(model):
-    """A subclass whose only parameter is ``views``; the others are fixed."""
-    fixed = model.get_params(deep=False)
+def fixed_in_instances(kind, fixed):
+    """A subclass whose only parameter is ``views``; its ``__init__`` sets the others."""
 
-    class Own(type(model)):
+    class Own(kind):
         def __init__(self, views=None):
             super().__init__(**(fixed | {"views": views}))
 
     return Own
 
 
+def fixed_in_class(kind, fixed):
+    """The same, but the others are attributes of the class."""
+
+    class Own(kind):
+        def __init__(self, views=None):
+            self.views = views
+
+    for name in fixed.keys() - {"views"}:
+        setattr(Own, name, fixed[name])
+    return Own
+
+
+@pytest.mark.parametrize("derived", [fixed_in_instances, fixed_in_class])
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
     + some(
         WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2
-    ),
+    )
+    + some(["ProbabilisticKDA", "MixtureKDA"], cv=2)
+    + some(["MultipleKernelSVC"], C="cv", norm="cv"),
 )
-def test_a_subclass_may_have_parameters_of_its_own(estimator, problem, fit_of):
-    own = clone(with_views_only(estimator)(problem.views)).fit(problem.X, problem.y)
+def test_a_subclass_may_have_parameters_of_its_own(
+    estimator, derived, problem, fit_of
+):
+    kind = derived(type(estimator), estimator.get_params(deep=False))
+    own = clone(kind(problem.views)).fit(problem.X, problem.y)
     expected = output(fit_of(estimator), problem.new)
     assert np.array_equal(output(own, problem.new), expected)
 

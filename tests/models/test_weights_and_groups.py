@@ -377,6 +377,16 @@ def test_groups_are_not_predicted_from_their_own_rows(kind):
     assert np.mean(scores) < 0.07  # measured: 0
 
 
+@pytest.mark.parametrize("kind", kinds(has("partial_fit")))
+def test_groups_of_one_row_are_no_groups(kind, data):
+    y = data.y(kind())
+    for settings in ({}, MOMENTS):
+        model = kind(LINEAR, **settings)
+        expected = numbers(clone(model).fit(data.X, y), data.new)
+        each = model.fit(data.X, y, groups=np.arange(N)[::-1])
+        assert_same(numbers(each, data.new), expected, rtol=1e-12)
+
+
 def test_what_portions_cannot_have_is_refused(data):
     X, y, weights = data.X, data.classes, data.weights
     model = MultipleKernelFDA(LINEAR, **MOMENTS, cv=None)

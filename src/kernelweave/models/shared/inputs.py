@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -106,7 +106,9 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
     def allows(value: Any) -> bool:
         if isinstance(value, str):
             return value in words
-        real = isinstance(value, int | float | np.integer | np.floating)
+        if isinstance(value, np.generic):  # in float32, every limit here is infinite
+            value = value.item()
+        real = isinstance(value, int | float | np.floating)
         real = real and not isinstance(value, bool)
         held = real and (value == np.inf or abs(value) <= LARGEST_FLOAT)
         return bool(held and test(value))
@@ -221,11 +223,13 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
 def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
     """A copy, not fitted, with other values of some parameters.
 
-    A subclass may have fixed some of them, which are attributes all the same.
+    A subclass may have fixed some of them, which are attributes all the same, of its
+    instances or of the class.
     """
     found = type(model)(**model.get_params(deep=False))
-    for name in vars(found):
-        vars(found)[name] = values.get(name, getattr(model, name))
+    names = [one.name for one in fields(model)] if is_dataclass(model) else []
+    own = {name: getattr(model, name) for name in (*vars(found), *names)}
+    vars(found).update(own | values)
     return found
 
 
@@ -392,11 +396,16 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
             "regression"
         )
     if values.dtype.kind in "fmM":
-        gaps = np.nonzero(~np.isfinite(values))[0].tolist()
-        infinite = f"infinity or a value too large for dtype('{values.dtype}')"
-        found = "NaN" if np.isnan(values).any() else infinite
-        _refuse_gaps(gaps, found, owner)
+        _refuse_infinite(values, owner)
     return values
+
+
+def _refuse_infinite(values: np.ndarray, owner: str) -> None:
+    """Refuse targets (n,) or (n, t) that are NaN, NaT or infinite."""
+    gaps = np.nonzero(~np.isfinite(values))[0].tolist()
+    infinite = f"infinity or a value too large for dtype('{values.dtype}')"
+    found = "NaN" if np.isnan(values).any() else infinite
+    _refuse_gaps(gaps, found, owner)
 
 
 def _refuse_gaps(rows: list[int], found: str, owner: str) -> None:
@@ -532,7 +541,8 @@ def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
                 "classes use MultipleKernelFDA"
             )
     try:
-        return np.asarray(y, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of numbers in extended precision
+            numbers = np.asarray(y, dtype=np.float64)
     except OverflowError as error:
         sizes = [abs(value) > LARGEST_FLOAT for value in y.reshape(-1)]
         row = sizes.index(True) // max(1, y.size // len(y))
@@ -540,6 +550,8 @@ def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
             f"{owner}: y holds an integer beyond the range of float64 in row {row}. "
             "Correct it, drop the row, or take logarithms"
         ) from error
+    _refuse_infinite(numbers, owner)
+    return numbers
 
 
 def require_rows(outputs: np.ndarray, owner: str) -> None:
@@ -568,7 +580,7 @@ def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
         raise ValueError(
             f"Unknown label type: {kind!r}. {owner} takes class labels or numbers"
         )
-    return y.reshape(len(y), -1).astype(np.float64)
+    return as_numbers(y, owner).reshape(len(y), -1)
 
 
 def read_label_factor(

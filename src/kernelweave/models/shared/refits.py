@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import to_numpy
@@ -17,6 +16,7 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     check_sample_weight,
     first_kernel,
+    with_parameters,
 )
 from kernelweave.models.shared.learner import (
     FoldClasses,
@@ -82,8 +82,8 @@ class Refits:
         kernels = is_precomputed(self.model.views)
         for i, (train, test) in enumerate(splits, start=1):
             seen, own = np.unique(self.codes[train]), rows[train]
-            part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
-            part.set_params(**of_classes(part, self.classes, seen))
+            own_classes = of_classes(self.model, self.classes, seen)
+            part = with_parameters(self.model, cv=None, verbose=0, **own_classes)
             labels = self.classes[self.codes[train]]
             with warnings.catch_warnings():  # the fit to all rows has issued its own
                 warnings.simplefilter("ignore")

@@ -128,11 +128,11 @@ def read_features(
         X = _safe_indexing(X, keep) if left_out else X
         X = validate_features(intake.estimator, X, reset=True)
         intake.settle(X)
-        return _read_array(intake, X, y, design, groups is not None)
+        return _read_array(intake, X, y, design)
 
 
 def _read_array(
-    intake: Intake, X: Any, y: np.ndarray, design: RowDesign, has_groups: bool
+    intake: Intake, X: Any, y: np.ndarray, design: RowDesign
 ) -> KernelRows | SummedRows:
     """All rows of an array, sparse array or table, in memory or mapped to it."""
     drawn = sampled(len(y), intake.sample_rows, intake.seed)
@@ -147,7 +147,7 @@ def _read_array(
     dense = not any(recipe.features.sparse)
     if dense and _few_rows(len(y), recipe, intake):
         return keep_rows(recipe, intake.rows(X), y, intake, design)
-    if has_groups:
+    if design.groups is not None:
         raise _no_groups(intake.why)
     return _added_up(recipe, portions, intake)
 
