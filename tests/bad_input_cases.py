@@ -2466,6 +2466,14 @@ add(
     streams,
 )
 add(
+    "a portion of no rows",
+    portions(lambda X, y: (X, y), lambda X, y: (X[:0], y[:0])),
+    "0 sample(s) (shape=(0, 6))",
+    "the portion that starts at row 12",
+    "Check how the rows",
+    streams,
+)
+add(
     "weights for rows that come in portions",
     both(portions(lambda X, y: (X, y)), arguments(sample_weight=np.ones(N))),
     "got list_iterator",

@@ -522,7 +522,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     y = as_numbers(read_targets(X, y, owner), owner)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    return y.reshape(len(y), -1)
+    return y if y.ndim == 2 else y[:, None]  # perhaps of no rows
 
 
 def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
