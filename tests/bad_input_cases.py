@@ -1831,6 +1831,13 @@ add(
     "Multiply sample_weight",
 )
 add(
+    "weights whose squares overflow",
+    arguments(sample_weight=np.full(N, 1e200)),
+    "add up to 1.2e+201",
+    "{name}: ",
+    "Divide sample_weight",
+)
+add(
     "weights with two axes",
     arguments(sample_weight=np.ones((N, 2))),
     "sample_weight.shape == (12, 2), expected (12,)",
@@ -2089,6 +2096,14 @@ add(
     "device='abacus'",
     "device",
     "leave device at None",
+)
+add(
+    "signed='yes' with a solver for signed=False",
+    params(signed="yes", solver="newton"),
+    "got 'yes'",
+    "The 'signed' parameter of {name}",
+    "must be a bool",
+    takes("signed", "solver"),
 )
 add(
     "a parameter that does not exist",

@@ -288,6 +288,25 @@ def test_a_dict_of_classes_has_their_labels_as_keys(dtype, data):
     assert_same(numbers(model, data.new), numbers(expected, data.new), rtol=1e-12)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+@pytest.mark.parametrize("form", ["same", "coarse", "object", "text"])
+def test_dates_of_classes_may_have_any_form(unit, form, data):
+    dates = np.array(["2020-01-01", "2020-02-01", "2020-03-01"], dtype="M8[D]")
+    y = dates.astype(f"M8[{unit}]")[data.classes]
+    keys = {
+        "same": list(np.unique(y)),
+        "coarse": list(dates),
+        "object": dates.tolist(),
+        "text": dates.astype(str).tolist(),
+    }
+    given = dict(zip(keys[form], [2.0, 1.0, 0.5], strict=True))
+    plain = MixtureKDA(VIEWS, class_weight={0: 2.0, 1: 1.0, 2: 0.5}, cv=2)
+    model = clone(plain).set_params(class_weight=given).fit(data.X, y)
+    expected = plain.fit(data.X, data.classes)
+    assert np.array_equal(model.predict_proba(data.new), plain.predict_proba(data.new))
+    assert model.cv_score_ == expected.cv_score_
+
+
 @pytest.mark.parametrize("how", ["iterator", "partial_fit", "array"])
 def test_a_dict_of_classes_serves_rows_in_portions(how, data):
     y, given = data.classes, {0: 2.0, 2: 0.5}  # class 1 has weight 1

@@ -134,8 +134,8 @@ def integer(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
-#: The least sum of row weights with a square in full precision.
-LEAST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5
+#: The least and the largest sum of row weights with a square in full precision.
+LEAST_WEIGHT, MOST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5, LARGEST_FLOAT**0.5
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
@@ -778,16 +778,17 @@ def read_row_weights(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
-    refuse_vanishing(float(np.sum(weights)), owner)
+    refuse_odd_total(float(np.sum(weights)), owner)
     return keep, None if np.all(weights == 1.0) else weights
 
 
-def refuse_vanishing(total: float, owner: str) -> None:
-    """Refuse rows whose weights add up to so little that the square is lost."""
-    if total < LEAST_WEIGHT:
+def refuse_odd_total(total: float, owner: str) -> None:
+    """Refuse rows whose weights add up to a number with no square in float64."""
+    if not LEAST_WEIGHT <= total <= MOST_WEIGHT:
+        fix = "Multiply" if total < LEAST_WEIGHT else "Divide"
         raise ValueError(
             f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
-            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
+            f"float64 cannot hold. {fix} sample_weight, or class_weight, by a common "
             "number"
         )
 
@@ -799,12 +800,13 @@ def _class_weights(
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, dict):
         _refuse_odd_class_weight(class_weight, owner)
-        known = classes.tolist()
-        n_used = len(class_weight.keys() & set(known))
-        if n_used < min(len(class_weight), len(known)):  # a key may be misspelt
+        given = weights_by_label(class_weight, classes)
+        n_used = len(given.keys() & set(classes.tolist()))
+        if n_used < min(len(given), len(classes)):  # a key may be misspelt
+            known = classes.astype(str) if classes.dtype.kind in "mM" else classes
             raise ValueError(
                 f"{owner}: class_weight is for {some(map(repr, class_weight))}, but y "
-                f"has {some(map(repr, known))}. Use the labels of y as keys"
+                f"has {some(map(repr, known.tolist()))}. Use the labels of y as keys"
             )
     return class_weights(class_weight, classes, codes, weights)[codes]
 
@@ -819,9 +821,27 @@ def class_weights(
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, dict):
-        return np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
+        given = weights_by_label(class_weight, classes)
+        return np.array([float(given.get(c, 1.0)) for c in classes.tolist()])
     sums = np.bincount(codes, weights)
     return np.asarray(np.sum(sums) / (len(sums) * sums))
+
+
+def weights_by_label(given: dict[Any, Any], classes: np.ndarray) -> dict[Any, Any]:
+    """A dict from classes to weights, with the labels of ``classes.tolist()`` as keys.
+
+    Dates and durations may be given in any form.
+    """
+    if classes.dtype.kind not in "mM":
+        return given
+    found = {}
+    for label, weight in given.items():
+        try:
+            key = np.asarray(label, dtype=classes.dtype).item()
+        except (TypeError, ValueError):  # it is not the label of any row
+            key = label
+        found[key] = weight
+    return found
 
 
 def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:

@@ -16,6 +16,7 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     check_sample_weight,
     first_kernel,
+    weights_by_label,
     with_parameters,
 )
 from kernelweave.models.shared.learner import (
@@ -107,7 +108,7 @@ def of_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> dict[str, A
     found: dict[str, Any] = {}
     if isinstance(model.class_weight, dict):
         known = classes[seen].tolist()
-        given = model.class_weight.items()
+        given = weights_by_label(model.class_weight, classes).items()
         found["class_weight"] = {c: weight for c, weight in given if c in known}
     priors = check_priors(getattr(model, "priors", None), classes)
     if priors is not None:
