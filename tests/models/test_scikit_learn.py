@@ -204,7 +204,7 @@ def test_transformer_inside_a_view(problem):
 
 
 def fixed_in_instances(kind, fixed):
-    """A subclass whose only parameter is ``views``; its ``__init__`` sets the others."""
+    """A subclass whose only parameter is ``views``; instances have the others."""
 
     class Own(kind):
         def __init__(self, views=None):
@@ -229,15 +229,11 @@ def fixed_in_class(kind, fixed):
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
-    + some(
-        WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2
-    )
+    + some(WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2)
     + some(["ProbabilisticKDA", "MixtureKDA"], cv=2)
     + some(["MultipleKernelSVC"], C="cv", norm="cv"),
 )
-def test_a_subclass_may_have_parameters_of_its_own(
-    estimator, derived, problem, fit_of
-):
+def test_a_subclass_may_have_parameters_of_its_own(estimator, derived, problem, fit_of):
     kind = derived(type(estimator), estimator.get_params(deep=False))
     own = clone(kind(problem.views)).fit(problem.X, problem.y)
     expected = output(fit_of(estimator), problem.new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -227,8 +227,8 @@ def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
     instances or of the class.
     """
     found = type(model)(**model.get_params(deep=False))
-    names = [one.name for one in fields(model)] if is_dataclass(model) else []
-    own = {name: getattr(model, name) for name in (*vars(found), *names)}
+    names = {*vars(found), *getattr(model, "__dataclass_fields__", ())}
+    own = {name: getattr(model, name) for name in names}
     vars(found).update(own | values)
     return found
 

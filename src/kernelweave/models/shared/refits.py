@@ -83,8 +83,9 @@ class Refits:
         kernels = is_precomputed(self.model.views)
         for i, (train, test) in enumerate(splits, start=1):
             seen, own = np.unique(self.codes[train]), rows[train]
-            own_classes = of_classes(self.model, self.classes, seen)
-            part = with_parameters(self.model, cv=None, verbose=0, **own_classes)
+            changed = {"cv": None, "verbose": 0}
+            changed |= of_classes(self.model, self.classes, seen)
+            part: Any = with_parameters(self.model, **changed)
             labels = self.classes[self.codes[train]]
             with warnings.catch_warnings():  # the fit to all rows has issued its own
                 warnings.simplefilter("ignore")
