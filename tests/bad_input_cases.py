@@ -1684,6 +1684,31 @@ add(
     "y.astype(float)",
     regresses,
 )
+
+
+def arrays(y: np.ndarray) -> np.ndarray:
+    found = np.empty(N, dtype=object)
+    for row, label in enumerate(y):
+        found[row] = np.full(2, label)
+    return found
+
+
+add(
+    "an array in each row, as target of a regression",
+    labels(arrays),
+    "y holds ndarray, such as '[0 0]'",
+    "in row 0",
+    "needs numbers",
+    regresses,
+)
+add(
+    "an array in each row, as label",
+    labels(arrays),
+    "Unknown label type",
+    "{name}: ",
+    "y.astype(str)",
+    always_classes,
+)
 add(
     "NaN as decimal, as target",
     labels(lambda y: [Decimal("NaN"), *map(Decimal, range(N - 1))]),

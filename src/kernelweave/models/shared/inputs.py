@@ -384,8 +384,7 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
         gaps = [row for (row, *_), value in np.ndenumerate(values) if is_gap(value)]
         _refuse_gaps(gaps, "NaN or None", owner)
         items = values.reshape(-1).tolist()
-        known = str | Number | np.bool_
-        if all(isinstance(value, known) or is_array(value) for value in items):
+        if all(map(_is_scalar, items)):
             plain = np.asarray(items)
             if plain.dtype.kind in "biufcU" and plain.tolist() == items:
                 values = plain.reshape(values.shape)
@@ -398,6 +397,12 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
     if values.dtype.kind in "fmM":
         _refuse_infinite(values, owner)
     return values
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a target is text or a number, which may be an array without axes."""
+    known = isinstance(value, str | Number | np.bool_)
+    return known or (is_array(value) and value.ndim == 0)
 
 
 def _refuse_infinite(values: np.ndarray, owner: str) -> None:
