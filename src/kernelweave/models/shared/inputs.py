@@ -490,7 +490,9 @@ def read_some_labels(
     owner, marker = type(model).__name__, model.unlabelled
     y = _label_column(X, y, owner)
     labelled = ~has_marker(y, marker)
-    given = y[labelled]
+    given = of_own_type(y[labelled], owner)
+    if len(given):
+        refuse_no_classes(given, owner)
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
         rows = counted(len(given), "labelled row")
@@ -502,8 +504,6 @@ def read_some_labels(
             f"{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
-    given = of_own_type(given, owner)
-    refuse_no_classes(given, owner)
     classes, codes[labelled] = encode_labels(given, owner)
     weighting = sample_weight, model.class_weight, owner, labelled
     keep, weights = read_row_weights(X, classes[codes], *weighting)
