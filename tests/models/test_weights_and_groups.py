@@ -409,8 +409,10 @@ def test_groups_of_one_row_are_no_groups(kind, data):
 def test_what_portions_cannot_have_is_refused(data):
     X, y, weights = data.X, data.classes, data.weights
     model = MultipleKernelFDA(LINEAR, **MOMENTS, cv=None)
-    with pytest.raises(ValueError, match="asked for, so only sums over all rows"):
-        model.fit(X, y, groups=np.arange(N) // 2)
+    left_out = {"sample_weight": np.where(np.arange(N) < 3, 0.0, 1.0)}
+    for given in ({}, left_out):
+        with pytest.raises(ValueError, match="^features='nystroem' was asked for, so"):
+            model.fit(X, y, groups=np.arange(N) // 2, **given)
     with pytest.raises(ValueError, match="come in portions, so only sums over all"):
         model.fit(iter([(X, y)]), groups=np.arange(N) // 2)
     with pytest.raises(ValueError, match=r"Call partial_fit\(X, y, sample_weight"):

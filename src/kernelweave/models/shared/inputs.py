@@ -790,11 +790,12 @@ def read_row_weights(
 def refuse_odd_total(total: float, owner: str) -> None:
     """Refuse rows whose weights add up to a number with no square in float64."""
     if not LEAST_WEIGHT <= total <= MOST_WEIGHT:
-        fix = "Multiply" if total < LEAST_WEIGHT else "Divide"
+        small = total < LEAST_WEIGHT
         raise ValueError(
             f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
-            f"float64 cannot hold. {fix} sample_weight, or class_weight, by a common "
-            "number"
+            f"float64 cannot hold. {'Multiply' if small else 'Divide'} sample_weight, "
+            "or class_weight, by a common number"
+            f"{'' if small else ', or reduce the largest'}"
         )
 
 

@@ -128,13 +128,19 @@ def read_features(
         X = _safe_indexing(X, keep) if left_out else X
         X = validate_features(intake.estimator, X, reset=True)
         intake.settle(X)
-        return _read_array(intake, X, y, design)
+        rows = _read_array(intake, X, y, design)
+    if rows is None:
+        raise _no_groups(why)
+    return rows
 
 
 def _read_array(
     intake: Intake, X: Any, y: np.ndarray, design: RowDesign
-) -> KernelRows | SummedRows:
-    """All rows of an array, sparse array or table, in memory or mapped to it."""
+) -> KernelRows | SummedRows | None:
+    """All rows of an array, sparse array or table, in memory or mapped to it.
+
+    None if these have groups, but are to be summed.
+    """
     drawn = sampled(len(y), intake.sample_rows, intake.seed)
     portions = _slices(intake, X, y, design)
     try:
@@ -148,7 +154,7 @@ def _read_array(
     if dense and _few_rows(len(y), recipe, intake):
         return keep_rows(recipe, intake.rows(X), y, intake, design)
     if design.groups is not None:
-        raise _no_groups(intake.why)
+        return None
     return _added_up(recipe, portions, intake)
 
 
