@@ -29,6 +29,7 @@ from sklearn.utils.validation import has_fit_parameter
 from estimators import (
     EXPLICIT,
     ONE_EACH,
+    SETTINGS,
     WITH_FOLDS,
     every_estimator,
     has,
@@ -198,6 +199,14 @@ def test_transformer_inside_a_view(problem):
     assert_allclose(
         plain.transform(low.transform(problem.new[:, :6])), model.transform(problem.new)
     )
+
+
+@pytest.mark.parametrize("estimator", some(SETTINGS))
+def test_dir_lists_what_there_is(estimator, fit_of):
+    """It asks for each attribute, also for those that some settings lack."""
+    model = fit_of(estimator)
+    assert set(dir(model)) >= {"fit", *vars(model)}
+    assert "fit" in dir(estimator)
 
 
 # Subclasses ---------------------------------------------------------------------------
