@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache, cached_property
 from inspect import signature
 from pathlib import Path
@@ -1683,6 +1684,47 @@ add(
     "y.astype(float)",
     regresses,
 )
+
+
+def arrays(y: np.ndarray) -> np.ndarray:
+    found = np.empty(N, dtype=object)
+    for row, label in enumerate(y):
+        found[row] = np.full(2, label)
+    return found
+
+
+add(
+    "an array in each row, as target of a regression",
+    labels(arrays),
+    "y holds ndarray, such as '[0 0]'",
+    "in row 0",
+    "needs numbers",
+    regresses,
+)
+add(
+    "an array in each row, as label",
+    labels(arrays),
+    "Unknown label type",
+    "{name}: ",
+    "y.astype(str)",
+    always_classes,
+)
+add(
+    "NaN as decimal, as target",
+    labels(lambda y: [Decimal("NaN"), *map(Decimal, range(N - 1))]),
+    "Input y contains NaN",
+    "in row 0",
+    "Drop such rows",
+    regresses,
+)
+add(
+    "extended precision beyond the range of floats, as target",
+    labels(lambda y: np.where(np.arange(N) == 7, np.longdouble("1e400"), y)),
+    "infinity or a value too large",
+    "in row 7",
+    "Drop such rows",
+    regresses,
+)
 add(
     "an integer beyond the range of floats, as target",
     labels(lambda y: [10**400, *range(N - 1)]),
@@ -1812,6 +1854,13 @@ add(
     "add up to 1.2e-319",
     "{name}: ",
     "Multiply sample_weight",
+)
+add(
+    "weights whose squares overflow",
+    arguments(sample_weight=np.full(N, 1e200)),
+    "add up to 1.2e+201",
+    "{name}: ",
+    "Divide sample_weight",
 )
 add(
     "weights with two axes",
@@ -2072,6 +2121,14 @@ add(
     "device='abacus'",
     "device",
     "leave device at None",
+)
+add(
+    "signed='yes' with a solver for signed=False",
+    params(signed="yes", solver="newton"),
+    "got 'yes'",
+    "The 'signed' parameter of {name}",
+    "must be a bool",
+    takes("signed", "solver"),
 )
 add(
     "a parameter that does not exist",
@@ -2446,6 +2503,14 @@ add(
     "y has 11",
     "the portion that starts at row 12",
     "one target per row of X",
+    streams,
+)
+add(
+    "a portion of no rows",
+    portions(lambda X, y: (X, y), lambda X, y: (X[:0], y[:0])),
+    "0 sample(s) (shape=(0, 6))",
+    "the portion that starts at row 12",
+    "Check how the rows",
     streams,
 )
 add(

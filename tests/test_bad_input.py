@@ -381,6 +381,18 @@ def test_parameters_may_be_whole_numbers_of_more_than_64_bits(model, table):
         too_large.fit(X, y)
 
 
+@every_estimator
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.longdouble])
+def test_parameters_may_be_numbers_of_numpy(estimator, dtype, table):
+    X, y = table
+    model = clone(estimator).set_params(views=PLAIN)
+    exact = {"alpha": 0.5, "C": 0.5, "noise": 0.5, "tol": 0.125, "norm": 2.0}
+    given = {k: v for k, v in exact.items() if takes(k)(model)}
+    same = clone(model).set_params(**{k: dtype(v) for k, v in given.items()}).fit(X, y)
+    model.set_params(**given).fit(X, y)
+    assert_allclose(output(same, X), output(model, X), rtol=1e-12)
+
+
 # Classes and rows ---------------------------------------------------------------------
 
 

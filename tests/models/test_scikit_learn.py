@@ -29,6 +29,7 @@ from sklearn.utils.validation import has_fit_parameter
 from estimators import (
     EXPLICIT,
     ONE_EACH,
+    SETTINGS,
     WITH_FOLDS,
     every_estimator,
     has,
@@ -200,29 +201,50 @@ def test_transformer_inside_a_view(problem):
     )
 
 
+@pytest.mark.parametrize("estimator", some(SETTINGS))
+def test_dir_lists_what_there_is(estimator, fit_of):
+    """It asks for each attribute, also for those that some settings lack."""
+    model = fit_of(estimator)
+    assert set(dir(model)) >= {"fit", *vars(model)}
+    assert "fit" in dir(estimator)
+
+
 # Subclasses ---------------------------------------------------------------------------
 
 
-def with_views_only(model):
-    """A subclass whose only parameter is ``views``; the others are fixed."""
-    fixed = model.get_params(deep=False)
+def fixed_in_instances(kind, fixed):
+    """A subclass whose only parameter is ``views``; instances have the others."""
 
-    class Own(type(model)):
+    class Own(kind):
         def __init__(self, views=None):
             super().__init__(**(fixed | {"views": views}))
 
     return Own
 
 
+def fixed_in_class(kind, fixed):
+    """The same, but the others are attributes of the class."""
+
+    class Own(kind):
+        def __init__(self, views=None):
+            self.views = views
+
+    for name in fixed.keys() - {"views"}:
+        setattr(Own, name, fixed[name])
+    return Own
+
+
+@pytest.mark.parametrize("derived", [fixed_in_instances, fixed_in_class])
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
-    + some(
-        WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2
-    ),
+    + some(WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2)
+    + some(["ProbabilisticKDA", "MixtureKDA"], cv=2)
+    + some(["MultipleKernelSVC"], C="cv", norm="cv"),
 )
-def test_a_subclass_may_have_parameters_of_its_own(estimator, problem, fit_of):
-    own = clone(with_views_only(estimator)(problem.views)).fit(problem.X, problem.y)
+def test_a_subclass_may_have_parameters_of_its_own(estimator, derived, problem, fit_of):
+    kind = derived(type(estimator), estimator.get_params(deep=False))
+    own = clone(kind(problem.views)).fit(problem.X, problem.y)
     expected = output(fit_of(estimator), problem.new)
     assert np.array_equal(output(own, problem.new), expected)
 

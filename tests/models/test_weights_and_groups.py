@@ -288,6 +288,25 @@ def test_a_dict_of_classes_has_their_labels_as_keys(dtype, data):
     assert_same(numbers(model, data.new), numbers(expected, data.new), rtol=1e-12)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+@pytest.mark.parametrize("form", ["same", "coarse", "object", "text"])
+def test_dates_of_classes_may_have_any_form(unit, form, data):
+    dates = np.array(["2020-01-01", "2020-02-01", "2020-03-01"], dtype="M8[D]")
+    y = dates.astype(f"M8[{unit}]")[data.classes]
+    keys = {
+        "same": list(np.unique(y)),
+        "coarse": list(dates),
+        "object": dates.tolist(),
+        "text": dates.astype(str).tolist(),
+    }
+    given = dict(zip(keys[form], [2.0, 1.0, 0.5], strict=True))
+    plain = MixtureKDA(VIEWS, class_weight={0: 2.0, 1: 1.0, 2: 0.5}, cv=2)
+    model = clone(plain).set_params(class_weight=given).fit(data.X, y)
+    expected = plain.fit(data.X, data.classes)
+    assert np.array_equal(model.predict_proba(data.new), plain.predict_proba(data.new))
+    assert model.cv_score_ == expected.cv_score_
+
+
 @pytest.mark.parametrize("how", ["iterator", "partial_fit", "array"])
 def test_a_dict_of_classes_serves_rows_in_portions(how, data):
     y, given = data.classes, {0: 2.0, 2: 0.5}  # class 1 has weight 1
@@ -377,11 +396,23 @@ def test_groups_are_not_predicted_from_their_own_rows(kind):
     assert np.mean(scores) < 0.07  # measured: 0
 
 
+@pytest.mark.parametrize("kind", kinds(has("partial_fit")))
+def test_groups_of_one_row_are_no_groups(kind, data):
+    y = data.y(kind())
+    for settings in ({}, MOMENTS):
+        model = kind(LINEAR, **settings)
+        expected = numbers(clone(model).fit(data.X, y), data.new)
+        each = model.fit(data.X, y, groups=np.arange(N)[::-1])
+        assert_same(numbers(each, data.new), expected, rtol=1e-12)
+
+
 def test_what_portions_cannot_have_is_refused(data):
     X, y, weights = data.X, data.classes, data.weights
     model = MultipleKernelFDA(LINEAR, **MOMENTS, cv=None)
-    with pytest.raises(ValueError, match="asked for, so only sums over all rows"):
-        model.fit(X, y, groups=np.arange(N) // 2)
+    left_out = {"sample_weight": np.where(np.arange(N) < 3, 0.0, 1.0)}
+    for given in ({}, left_out):
+        with pytest.raises(ValueError, match=r"^features='nystroem' was asked"):
+            model.fit(X, y, groups=np.arange(N) // 2, **given)
     with pytest.raises(ValueError, match="come in portions, so only sums over all"):
         model.fit(iter([(X, y)]), groups=np.arange(N) // 2)
     with pytest.raises(ValueError, match=r"Call partial_fit\(X, y, sample_weight"):

@@ -106,7 +106,9 @@ def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
     def allows(value: Any) -> bool:
         if isinstance(value, str):
             return value in words
-        real = isinstance(value, int | float | np.integer | np.floating)
+        if isinstance(value, np.generic):  # in float32, every limit here is infinite
+            value = value.item()
+        real = isinstance(value, int | float | np.floating)
         real = real and not isinstance(value, bool)
         held = real and (value == np.inf or abs(value) <= LARGEST_FLOAT)
         return bool(held and test(value))
@@ -132,8 +134,8 @@ def integer(lowest: int, optional: bool = False) -> Rule:
 #: The largest float64; Python's integers may be larger.
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
-#: The least sum of row weights with a square in full precision.
-LEAST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5
+#: The least and the largest sum of row weights with a square in full precision.
+LEAST_WEIGHT, MOST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5, LARGEST_FLOAT**0.5
 
 #: Whole numbers fewer than this, or with more rows for each, are accepted as classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
@@ -221,11 +223,13 @@ def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) 
 def with_parameters(model: AnyModel, **values: Any) -> AnyModel:
     """A copy, not fitted, with other values of some parameters.
 
-    A subclass may have fixed some of them, which are attributes all the same.
+    A subclass may have fixed some of them, which are attributes all the same, of its
+    instances or of the class.
     """
     found = type(model)(**model.get_params(deep=False))
-    for name in vars(found):
-        vars(found)[name] = values.get(name, getattr(model, name))
+    names = {*vars(found), *getattr(model, "__dataclass_fields__", ())}
+    own = {name: getattr(model, name) for name in names}
+    vars(found).update(own | values)
     return found
 
 
@@ -380,8 +384,7 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
         gaps = [row for (row, *_), value in np.ndenumerate(values) if is_gap(value)]
         _refuse_gaps(gaps, "NaN or None", owner)
         items = values.reshape(-1).tolist()
-        known = str | Number | np.bool_
-        if all(isinstance(value, known) or is_array(value) for value in items):
+        if all(map(_is_scalar, items)):
             plain = np.asarray(items)
             if plain.dtype.kind in "biufcU" and plain.tolist() == items:
                 values = plain.reshape(values.shape)
@@ -392,11 +395,22 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
             "regression"
         )
     if values.dtype.kind in "fmM":
-        gaps = np.nonzero(~np.isfinite(values))[0].tolist()
-        infinite = f"infinity or a value too large for dtype('{values.dtype}')"
-        found = "NaN" if np.isnan(values).any() else infinite
-        _refuse_gaps(gaps, found, owner)
+        _refuse_infinite(values, owner)
     return values
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a target is text or a number, which may be an array without axes."""
+    known = isinstance(value, str | Number | np.bool_)
+    return known or (is_array(value) and value.ndim == 0)
+
+
+def _refuse_infinite(values: np.ndarray, owner: str) -> None:
+    """Refuse targets (n,) or (n, t) that are NaN, NaT or infinite."""
+    gaps = np.nonzero(~np.isfinite(values))[0].tolist()
+    infinite = f"infinity or a value too large for dtype('{values.dtype}')"
+    found = "NaN" if np.isnan(values).any() else infinite
+    _refuse_gaps(gaps, found, owner)
 
 
 def _refuse_gaps(rows: list[int], found: str, owner: str) -> None:
@@ -476,7 +490,9 @@ def read_some_labels(
     owner, marker = type(model).__name__, model.unlabelled
     y = _label_column(X, y, owner)
     labelled = ~has_marker(y, marker)
-    given = y[labelled]
+    given = of_own_type(y[labelled], owner)
+    if len(given):
+        refuse_no_classes(given, owner)
     found = sorted(set(given.tolist()), key=str)
     if len(found) < 2:
         rows = counted(len(given), "labelled row")
@@ -488,8 +504,6 @@ def read_some_labels(
             f"{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
-    given = of_own_type(given, owner)
-    refuse_no_classes(given, owner)
     classes, codes[labelled] = encode_labels(given, owner)
     weighting = sample_weight, model.class_weight, owner, labelled
     keep, weights = read_row_weights(X, classes[codes], *weighting)
@@ -513,7 +527,7 @@ def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     y = as_numbers(read_targets(X, y, owner), owner)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    return y.reshape(len(y), -1)
+    return y if y.ndim == 2 else y[:, None]  # perhaps of no rows
 
 
 def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
@@ -532,7 +546,8 @@ def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
                 "classes use MultipleKernelFDA"
             )
     try:
-        return np.asarray(y, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of numbers in extended precision
+            numbers = np.asarray(y, dtype=np.float64)
     except OverflowError as error:
         sizes = [abs(value) > LARGEST_FLOAT for value in y.reshape(-1)]
         row = sizes.index(True) // max(1, y.size // len(y))
@@ -540,6 +555,8 @@ def as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
             f"{owner}: y holds an integer beyond the range of float64 in row {row}. "
             "Correct it, drop the row, or take logarithms"
         ) from error
+    _refuse_infinite(numbers, owner)
+    return numbers
 
 
 def require_rows(outputs: np.ndarray, owner: str) -> None:
@@ -568,7 +585,7 @@ def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
         raise ValueError(
             f"Unknown label type: {kind!r}. {owner} takes class labels or numbers"
         )
-    return y.reshape(len(y), -1).astype(np.float64)
+    return as_numbers(y, owner).reshape(len(y), -1)
 
 
 def read_label_factor(
@@ -766,17 +783,19 @@ def read_row_weights(
             f"{owner}: the weights of the rows may add up to more than float64 can "
             "hold. Divide sample_weight, or class_weight, by a common number"
         )
-    refuse_vanishing(float(np.sum(weights)), owner)
+    refuse_odd_total(float(np.sum(weights)), owner)
     return keep, None if np.all(weights == 1.0) else weights
 
 
-def refuse_vanishing(total: float, owner: str) -> None:
-    """Refuse rows whose weights add up to so little that the square is lost."""
-    if total < LEAST_WEIGHT:
+def refuse_odd_total(total: float, owner: str) -> None:
+    """Refuse rows whose weights add up to a number with no square in float64."""
+    if not LEAST_WEIGHT <= total <= MOST_WEIGHT:
+        small = total < LEAST_WEIGHT
         raise ValueError(
             f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
-            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
-            "number"
+            f"float64 cannot hold. {'Multiply' if small else 'Divide'} sample_weight, "
+            "or class_weight, by a common number"
+            f"{'' if small else ', or reduce the largest'}"
         )
 
 
@@ -787,12 +806,13 @@ def _class_weights(
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, dict):
         _refuse_odd_class_weight(class_weight, owner)
-        known = classes.tolist()
-        n_used = len(class_weight.keys() & set(known))
-        if n_used < min(len(class_weight), len(known)):  # a key may be misspelt
+        given = weights_by_label(class_weight, classes)
+        n_used = len(given.keys() & set(classes.tolist()))
+        if n_used < min(len(given), len(classes)):  # a key may be misspelt
+            known = classes.astype(str) if classes.dtype.kind in "mM" else classes
             raise ValueError(
                 f"{owner}: class_weight is for {some(map(repr, class_weight))}, but y "
-                f"has {some(map(repr, known))}. Use the labels of y as keys"
+                f"has {some(map(repr, known.tolist()))}. Use the labels of y as keys"
             )
     return class_weights(class_weight, classes, codes, weights)[codes]
 
@@ -807,9 +827,27 @@ def class_weights(
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, dict):
-        return np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
+        given = weights_by_label(class_weight, classes)
+        return np.array([float(given.get(c, 1.0)) for c in classes.tolist()])
     sums = np.bincount(codes, weights)
     return np.asarray(np.sum(sums) / (len(sums) * sums))
+
+
+def weights_by_label(given: dict[Any, Any], classes: np.ndarray) -> dict[Any, Any]:
+    """A dict from classes to weights, with the labels of ``classes.tolist()`` as keys.
+
+    Dates and durations may be given in any form.
+    """
+    if classes.dtype.kind not in "mM":
+        return given
+    found = {}
+    for label, weight in given.items():
+        try:
+            key = np.asarray(label, dtype=classes.dtype).item()
+        except (TypeError, ValueError):  # it is not the label of any row
+            key = label
+        found[key] = weight
+    return found
 
 
 def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:

@@ -22,6 +22,7 @@ from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
     Rule,
+    boolean,
     check_parameters,
     one_of,
     positive,
@@ -317,12 +318,14 @@ def check_margin_parameters(
 ) -> None:
     """Refuse invalid parameter values and combinations."""
     # Signed and non-negative weights have different solvers.
-    methods = fitting_methods(Margin, SignedSum if model.signed else Simplex)
-    others = fitting_methods(Margin, Simplex if model.signed else SignedSum)
-    if model.solver in others and model.solver not in methods:
+    known = boolean.allows(model.signed)
+    signed = known and bool(model.signed)
+    methods = fitting_methods(Margin, SignedSum if signed else Simplex)
+    others = fitting_methods(Margin, Simplex if signed else SignedSum)
+    if known and model.solver in others and model.solver not in methods:
         raise ValueError(
-            f"solver={model.solver!r} is for signed={not model.signed}; with "
-            f"signed={bool(model.signed)} use one of {['auto', *methods]}"
+            f"solver={model.solver!r} is for signed={not signed}; with "
+            f"signed={signed} use one of {['auto', *methods]}"
         )
     rules: dict[str, Rule] = {
         "margin": one_of("l1", "l2", "hard"),

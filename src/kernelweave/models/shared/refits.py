@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import to_numpy
@@ -17,6 +16,8 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     check_sample_weight,
     first_kernel,
+    weights_by_label,
+    with_parameters,
 )
 from kernelweave.models.shared.learner import (
     FoldClasses,
@@ -82,8 +83,9 @@ class Refits:
         kernels = is_precomputed(self.model.views)
         for i, (train, test) in enumerate(splits, start=1):
             seen, own = np.unique(self.codes[train]), rows[train]
-            part = clone(self.model).set_callbacks().set_params(cv=None, verbose=0)
-            part.set_params(**of_classes(part, self.classes, seen))
+            changed = {"cv": None, "verbose": 0}
+            changed |= of_classes(self.model, self.classes, seen)
+            part: Any = with_parameters(self.model, **changed)
             labels = self.classes[self.codes[train]]
             with warnings.catch_warnings():  # the fit to all rows has issued its own
                 warnings.simplefilter("ignore")
@@ -107,7 +109,7 @@ def of_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> dict[str, A
     found: dict[str, Any] = {}
     if isinstance(model.class_weight, dict):
         known = classes[seen].tolist()
-        given = model.class_weight.items()
+        given = weights_by_label(model.class_weight, classes).items()
         found["class_weight"] = {c: weight for c, weight in given if c in known}
     priors = check_priors(getattr(model, "priors", None), classes)
     if priors is not None:

@@ -16,7 +16,7 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
     read_design,
-    refuse_vanishing,
+    refuse_odd_total,
     require_enough,
 )
 from kernelweave.models.shared.learner import KernelRows
@@ -128,13 +128,19 @@ def read_features(
         X = _safe_indexing(X, keep) if left_out else X
         X = validate_features(intake.estimator, X, reset=True)
         intake.settle(X)
-        return _read_array(intake, X, y, design, groups is not None)
+        rows = _read_array(intake, X, y, design)
+    if rows is None:
+        raise _no_groups(why)
+    return rows
 
 
 def _read_array(
-    intake: Intake, X: Any, y: np.ndarray, design: RowDesign, has_groups: bool
-) -> KernelRows | SummedRows:
-    """All rows of an array, sparse array or table, in memory or mapped to it."""
+    intake: Intake, X: Any, y: np.ndarray, design: RowDesign
+) -> KernelRows | SummedRows | None:
+    """All rows of an array, sparse array or table, in memory or mapped to it.
+
+    None if these have groups, but are to be summed.
+    """
     drawn = sampled(len(y), intake.sample_rows, intake.seed)
     portions = _slices(intake, X, y, design)
     try:
@@ -147,8 +153,8 @@ def _read_array(
     dense = not any(recipe.features.sparse)
     if dense and _few_rows(len(y), recipe, intake):
         return keep_rows(recipe, intake.rows(X), y, intake, design)
-    if has_groups:
-        raise _no_groups(intake.why)
+    if design.groups is not None:
+        return None
     return _added_up(recipe, portions, intake)
 
 
@@ -208,7 +214,7 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
     if not _enough(moments):
         require_enough(intake.estimator, moments.probe.y)  # says what is missing
     weight = namespace(moments.gram).sum(moments.gram[:, 0, 0])
-    refuse_vanishing(float(weight), type(intake.estimator).__name__)
+    refuse_odd_total(float(weight), type(intake.estimator).__name__)
     return SummedRows(recipe, moments, intake)
 
 
