@@ -19,6 +19,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -236,20 +237,16 @@ class MultipleKernelSVC(MarginClassifier):
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         report, row_weights = progress.iteration, design.weights
-        settled = settled_by_folds(self, bank, codes, signs, row_weights)
+        options = MarginOptions.of(self)
+        settled = settled_by_folds(options, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, own, row_weights, report)
-            for own in self._divided(signs)
+            for own in options.divided(signs)
         ]
         self._publish(rows, classes, fits)
         self.norm_ = float(settled.norm)
         progress.end()
         return self
-
-    def _divided(self, problems: np.ndarray) -> list[np.ndarray]:
-        """Problems (c,), or their signs (n, c), in groups that share their weights."""
-        count = problems.shape[-1] if self.weights == "per_class" else 1
-        return np.hsplit(problems, count)
 
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
@@ -259,9 +256,10 @@ class MultipleKernelSVC(MarginClassifier):
         price: Any = self.C
         if price in ("auto", "cv"):  # the same for all classes
             price = float(np.max(to_numpy(self.C_)))
+        signs = signs_of_codes(codes, len(classes))
         return [
             Margin(bank, from_numpy(own, bank.like), self.margin, price, design.weights)
-            for own in self._divided(signs_of_codes(codes, len(classes)))
+            for own in MarginOptions.of(self).divided(signs)
         ]
 
     @property

@@ -20,6 +20,7 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginFit,
+    MarginOptions,
     MarginSolver,
     check_margin_parameters,
     learn_margin,
@@ -204,7 +205,8 @@ class TransductiveKernelSVC(MarginClassifier):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes[keep], len(classes))
-        fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
+        options = MarginOptions.of(self)
+        fit = learn_margin(options, bank, signs, row_weights, progress.iteration)
         like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)
         codes = self._completed(codes, keep, X, rows, kernel, fit)
         labels = decode(classes, from_numpy(codes, like, namespace(like).int64))

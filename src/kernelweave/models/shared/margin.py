@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -27,7 +27,6 @@ from kernelweave.models.shared.inputs import (
     one_of,
     positive,
     refuse_unscaled,
-    with_parameters,
 )
 from kernelweave.models.shared.learner import (
     choose_splits,
@@ -73,6 +72,62 @@ class NoMarginError(ValueError):
 
 
 @dataclass(frozen=True)
+class MarginOptions:
+    """Which margin to maximise: parameters of the estimator of the same names."""
+
+    owner: str  # for messages
+    per_class: bool  # whether each class learns weights of its own
+    margin: Literal["l1", "l2", "hard"]
+    C: Any  # a number, "learn" or "cv"
+    norm: float | str
+    signed: bool
+    solver: str
+    tol: float
+    max_iter: int | None
+    weight_bound: float
+    scale: str | None
+
+    @classmethod
+    def of(cls, model: MultipleKernelSVC | TransductiveKernelSVC) -> MarginOptions:
+        """The parameters of a model, with 1 or "cv" in place of "auto".
+
+        "auto" is "cv" if classes have weights (and C is "auto" too, the margin is soft,
+        and all classes share kernel weights >= 0): at C = 1, a class with few rows
+        whose weights are large is memorised.
+        """
+        names = [one.name for one in fields(cls)][2:]
+        given = {name: getattr(model, name) for name in names}
+        per_class = model.weights == "per_class"
+        plain = model.margin != "hard" and not model.signed and not per_class
+        plain = plain and model.C == "auto" and model.class_weight is not None
+        for name in ("C", "norm"):
+            if given[name] == "auto":
+                given[name] = "cv" if plain else 1.0
+        return cls(type(model).__name__, per_class, **given)
+
+    @property
+    def problem(self) -> str:
+        """The problem in words, for the certificate."""
+        price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
+        what = f"{self.margin} margin, {price}"
+        if self.margin == "hard":
+            what = "hard margin"
+        sign = "signed" if self.signed else f"l{float(self.norm):.3g}"
+        return f"Margin, {what}, {sign} weights"
+
+    def divided(self, problems: np.ndarray) -> list[np.ndarray]:
+        """Problems (c,), or their signs (n, c), in groups that share their weights."""
+        return np.hsplit(problems, problems.shape[-1] if self.per_class else 1)
+
+    def with_norm(self, norm: float, price: float | None, p: int) -> MarginOptions:
+        """With this norm, and C from a ``price`` for a sum of p kernels of trace n."""
+        if price is None:
+            return replace(self, norm=norm)
+        trace = p ** (1.0 - 1.0 / norm) if np.isfinite(norm) else 1.0
+        return replace(self, norm=norm, C=price / trace)
+
+
+@dataclass(frozen=True)
 class MarginFit:
     """Learned weights with the decision functions that go with them.
 
@@ -105,7 +160,7 @@ class MarginFit:
 
 
 def learn_margin(
-    model: MultipleKernelSVC | TransductiveKernelSVC,
+    options: MarginOptions,
     bank: Bank,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
@@ -113,39 +168,36 @@ def learn_margin(
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions.
 
-    The parameters are those of ``model``, which is not changed; its norm is a number,
-    and its C too, or "learn".
+    The norm of the ``options`` is a number, and so is their C, or it is "learn".
     """
     home = from_numpy(signs, bank.like)
-    price: Any = model.C
-    criterion = Margin(bank, home, model.margin, price, row_weights)
+    criterion = Margin(bank, home, options.margin, options.C, row_weights)
     weight_set: WeightSet
-    if model.signed:
-        weight_set = SignedSum(bank, float(model.weight_bound), row_weights)
+    if options.signed:
+        weight_set = SignedSum(bank, float(options.weight_bound), row_weights)
     else:
-        weight_set = weight_set_of_norm(float(model.norm), fixed=model.C != "learn")
+        weight_set = weight_set_of_norm(float(options.norm), fixed=options.C != "learn")
     solution = solve(
         criterion,
         weight_set,
-        method=model.solver,
-        **reachable(model.tol, bank.like),
-        max_iter=model.max_iter,
+        method=options.solver,
+        **reachable(options.tol, bank.like),
+        max_iter=options.max_iter,
         callback=callback,
     )
     if not np.isfinite(solution.value):
-        raise NoMarginError(f"{type(model).__name__}: {solution.status}")
+        raise NoMarginError(f"{options.owner}: {solution.status}")
     weighted = "" if row_weights is None else ", weighted rows"
     own = solution.weights[-bank.n_kernels :]  # without that of the identity
     slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
     error = error_of_value(bank, own, slope)
-    certificate = Certificate.of(solution, _problem(model) + weighted, error)
+    certificate = Certificate.of(solution, options.problem + weighted, error)
     if solution.method == "newton" and not is_numpy(bank.like):
         moved = "solver='newton' trained its support vector machines on the CPU"
         certificate = certificate.with_remarks([moved])
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
-    if model.margin == "hard":
-        price = float("inf")
+    price = float("inf") if options.margin == "hard" else options.C
     if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         weights, tau, unit = split_learned(weights, weight_set)
@@ -165,31 +217,17 @@ def learn_margin(
     )
 
 
-def _problem(model: MultipleKernelSVC | TransductiveKernelSVC) -> str:
-    """The problem in words, for the certificate."""
-    price = "learned C" if model.C == "learn" else f"C={float(model.C):.3g}"
-    what = f"{model.margin} margin, {price}"
-    if model.margin == "hard":
-        what = "hard margin"
-    sign = "signed" if model.signed else f"l{float(model.norm):.3g}"
-    return f"Margin, {what}, {sign} weights"
-
-
 def settled_by_folds(
-    model: MultipleKernelSVC,
+    options: MarginOptions,
     bank: Bank,
     codes: np.ndarray,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
-) -> MultipleKernelSVC:
-    """A copy of the model with numbers for "auto" and "cv".
+) -> MarginOptions:
+    """The options with numbers for ``C="cv"`` and ``norm="cv"``.
 
-    "auto" is 1 or, if classes have weights, "cv" (where C is "auto" too, the margin is
-    soft, and all classes share kernel weights >= 0): at C = 1, a class with few rows
-    whose weights are large is memorised.
-
-    For "cv", C and norm maximise the accuracy on five folds, in which a row counts as
-    often as its weight says: the balanced accuracy, if classes are balanced.
+    Both maximise the accuracy on five folds, in which a row counts as often as its
+    weight says: the balanced accuracy, if classes are balanced.
 
     1. C, by the machines on the mean of all kernels: with few rows of a class, whose
        weights are large, the best C is small, and at a larger one the kernel weights
@@ -201,8 +239,8 @@ def settled_by_folds(
 
     Parameters
     ----------
-    model : MultipleKernelSVC
-        The estimator, which is not changed.
+    options : MarginOptions
+        Parameters of the estimator.
     bank : Bank
         Centred kernels of trace n.
     codes : ndarray of int of shape (n,)
@@ -212,47 +250,31 @@ def settled_by_folds(
     row_weights : ndarray of shape (n,) or None
         How often each row counts.
     """
-    plain = model.margin != "hard" and not model.signed and model.weights == "shared"
-    plain = plain and model.C == "auto" and model.class_weight is not None
-    automatic = "cv" if plain else 1.0
-    for name in ("C", "norm"):
-        if getattr(model, name) == "auto":
-            model = with_parameters(model, **{name: automatic})
-    if model.C != "cv" and model.norm != "cv":
-        return model
+    if options.C != "cv" and options.norm != "cv":
+        return options
     design, p, price = RowDesign(len(codes), row_weights), bank.n_kernels, None
     splits = choose_splits(CV_FOLDS, codes, design, classify=True)
     if not splits:
         raise ValueError(
-            f"{type(model).__name__}: 'cv' needs a class with at least 2 rows, to "
+            f"{options.owner}: 'cv' needs a class with at least 2 rows, to "
             "learn from one and be tested on the other; give numbers for C and norm"
         )
     prices = C_GRID
-    if model.scale is None:  # the grid is for kernels of mean diagonal one
+    if options.scale is None:  # the grid is for kernels of mean diagonal one
         prices = C_GRID / float(np.mean(bank.diagonals()))
     folds = _Folds(bank, codes, signs, design, splits, prices)
-    if model.C == "cv":
-        right = folds.over_prices(model.margin)
+    if options.C == "cv":
+        right = folds.over_prices(options.margin)
         price = float(prices[int(np.argmax(right @ design.each))])
-    if model.norm != "cv":
-        return _with_norm(model, float(model.norm), price, p)
+    if options.norm != "cv":
+        return options.with_norm(float(options.norm), price, p)
     norms = [1.0] if p == 1 else CV_NORMS
-    candidates = [_with_norm(model, norm, price, p) for norm in norms]
+    candidates = [options.with_norm(norm, price, p) for norm in norms]
     right = np.stack([folds.learned(one) for one in candidates])
     scores = right @ design.each
     apart = right[int(np.argmax(scores))] - right
     errors = np.sqrt(np.sum((design.each * apart) ** 2, axis=1))
     return candidates[int(np.argmax(scores + errors >= np.max(scores)))]
-
-
-def _with_norm(
-    model: MultipleKernelSVC, norm: float, price: float | None, p: int
-) -> MultipleKernelSVC:
-    """A copy with this norm, and C from a ``price`` for kernels of trace n."""
-    if price is None:
-        return with_parameters(model, norm=norm)
-    trace = p ** (1.0 - 1.0 / norm) if np.isfinite(norm) else 1.0
-    return with_parameters(model, norm=norm, C=price / trace)
 
 
 @dataclass(frozen=True)
@@ -283,14 +305,14 @@ class _Folds:
                 values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])
 
-    def learned(self, model: MultipleKernelSVC) -> np.ndarray:
-        """With weights learned by this model, whose C and norm are numbers, (n,)."""
-        quick = with_parameters(model, tol=max(float(model.tol), CV_TOL))
+    def learned(self, options: MarginOptions) -> np.ndarray:
+        """With weights learned by these options, C and norm being numbers, (n,)."""
+        quick = replace(options, tol=max(float(options.tol), CV_TOL))
         values, weights = np.full(self.signs.shape, -np.inf), self.design.weights
         for train, test, columns in self._parts():
             r = None if weights is None else weights[train]
             part = self.bank.restrict(train)
-            for own in model._divided(columns):
+            for own in options.divided(columns):
                 signs = self.signs[np.ix_(train, own)]
                 fit = learn_margin(quick, part, signs, r, lambda _: None)
                 kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
@@ -351,6 +373,8 @@ def check_margin_parameters(
 
 class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
+
+    weights: str = "shared"  # the parameter, where an estimator has none
 
     def _publish(
         self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
