@@ -787,7 +787,7 @@ def _class_weights(
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, dict):
         _refuse_odd_class_weight(class_weight, owner)
-        known = classes.tolist()
+        known = class_keys(class_weight, classes)
         n_used = len(class_weight.keys() & set(known))
         if n_used < min(len(class_weight), len(known)):  # a key may be misspelt
             raise ValueError(
@@ -807,9 +807,19 @@ def class_weights(
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, dict):
-        return np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
+        keys = class_keys(class_weight, classes)
+        return np.array([float(class_weight.get(key, 1.0)) for key in keys])
     sums = np.bincount(codes, weights)
     return np.asarray(np.sum(sums) / (len(sums) * sums))
+
+
+def class_keys(class_weight: dict[Any, Any], classes: np.ndarray) -> list[Any]:
+    """The key of each of the classes (k,): dates may be Python's own or NumPy's."""
+    keys = classes.tolist()
+    if classes.dtype.kind not in "mM":
+        return keys
+    both = zip(keys, classes, strict=True)
+    return [key if key in class_weight else label for key, label in both]
 
 
 def _refuse_odd_class_weight(class_weight: dict[Any, Any], owner: str) -> None:

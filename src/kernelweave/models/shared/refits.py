@@ -16,6 +16,7 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.models.shared.inputs import (
     check_priors,
     check_sample_weight,
+    class_keys,
     first_kernel,
 )
 from kernelweave.models.shared.learner import (
@@ -106,7 +107,7 @@ def of_classes(model: Any, classes: np.ndarray, seen: np.ndarray) -> dict[str, A
     """
     found: dict[str, Any] = {}
     if isinstance(model.class_weight, dict):
-        known = classes[seen].tolist()
+        known = class_keys(model.class_weight, classes[seen])
         given = model.class_weight.items()
         found["class_weight"] = {c: weight for c, weight in given if c in known}
     priors = check_priors(getattr(model, "priors", None), classes)
