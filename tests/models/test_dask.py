@@ -113,6 +113,23 @@ def test_data_frames(model, table):
         fitted.fit(features, y)
 
 
+def test_files_of_parquet_keep_their_partitions(model, table, tmp_path):
+    """Dask joins those of which few columns are read, such as y alone."""
+    dd = pytest.importorskip("dask.dataframe")
+    pytest.importorskip("pyarrow")
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
+    dd.from_pandas(frame, npartitions=4).to_parquet(tmp_path)
+    rows = dd.read_parquet(tmp_path)
+    unfitted = clone(model).set_params(views=NAMED)
+    whole = clone(unfitted).fit(dd.from_pandas(frame, npartitions=3), "label")
+    features = rows.drop(columns="label")
+    for given in ((rows, "label"), (features, rows["label"])):
+        fitted = clone(unfitted).fit(*given)
+        assert np.array_equal(fitted.feature_coef_, whole.feature_coef_)
+        assert np.array_equal(fitted.predict(features).compute(), whole.predict(frame))
+
+
 def test_columns_are_found_by_name_and_may_be_shared(model, table):
     dd = pytest.importorskip("dask.dataframe")
     X, y = table

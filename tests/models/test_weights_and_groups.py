@@ -275,16 +275,22 @@ def test_balanced_classes_are_the_weights_they_stand_for(kind, data):
     assert_same(numbers(model, data.new), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("keys", [list, np.ndarray.tolist])
 @pytest.mark.parametrize(
-    "dtype", ["int64", "float64", "str", "object", "datetime64[D]"]
+    "dtype",
+    ["int64", "float64", "str", "object", "datetime64[D]", "M8[ns]", "m8[s]"],
 )
-def test_a_dict_of_classes_has_their_labels_as_keys(dtype, data):
+def test_a_dict_of_classes_has_their_labels_as_keys(dtype, keys, data):
     """Also those that are text of numbers, such as "1", or dates."""
     labels = data.classes.astype("U1" if dtype == "object" else dtype).astype(dtype)
-    given = dict(zip(np.unique(labels).tolist(), [2.0, 1.0, 0.5], strict=True))
+    given = dict(zip(keys(np.unique(labels)), [2.0, 1.0, 0.5], strict=True))
     weights = np.array([2.0, 1.0, 0.5])[data.classes]
     expected = KernelFDA(VIEWS, cv=None).fit(data.X, labels, sample_weight=weights)
     model = KernelFDA(VIEWS, cv=None, class_weight=given).fit(data.X, labels)
+    assert_same(numbers(model, data.new), numbers(expected, data.new), rtol=1e-12)
+    model = MultipleKernelFDA(LINEAR, norm=2, alpha=0.5, **MOMENTS)
+    expected = clone(model).partial_fit(data.X, labels, sample_weight=weights)
+    model.set_params(class_weight=given).partial_fit(data.X, labels)
     assert_same(numbers(model, data.new), numbers(expected, data.new), rtol=1e-12)
 
 

@@ -100,7 +100,7 @@ def _lengths(X: Any, parts: list[Any]) -> list[int]:
     if hasattr(X, "rechunk") and not np.isnan(X.chunks[0]).any():
         return [int(size) for size in X.chunks[0]]
     if hasattr(X, "columns"):  # one column is enough, and faster to read
-        parts = list(X[[X.columns[0]]].to_delayed())
+        parts = partitions(X[[X.columns[0]]])
     return [int(size) for size in _computed([dask.delayed(len)(p) for p in parts])]
 
 
@@ -156,7 +156,9 @@ def partitions(X: Any) -> list[Any]:
         if X.ndim > 1 and X.numblocks[1] > 1:
             X = X.rechunk({1: -1})
         return list(X.to_delayed().reshape(-1))
-    return list(X.to_delayed())
+    # Optimised, files of Parquet are joined if few of their columns are read: those of
+    # X and y, and what counts their rows, would not have the same partitions.
+    return list(X.simplify().to_delayed(optimize_graph=False))
 
 
 def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
