@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.callback import ScoringMonitor
 from sklearn.compose import make_column_selector
+from sklearn.datasets import load_iris
 from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -497,3 +498,17 @@ def test_unfitted_models_keep_their_parameters(tmp_path):
     same = kernelweave.load(tmp_path / "model.kw")
     assert same.norm == 2
     assert same.class_weight == model.class_weight == classes
+
+
+@pytest.mark.parametrize("unit", ["D", "ns"])
+@pytest.mark.parametrize("form", [list, np.ndarray.tolist])
+def test_class_weights_of_dates_serve_refits_of_a_loaded_model(unit, form, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    days = np.array(["2020-01-31", "2020-02-29", "2021-03-01"], f"M8[{unit}]")
+    given = dict(zip(form(days), [2.0, 1.0, 0.5], strict=True))
+    model = KernelFDA(cv=None, class_weight=given).fit(X, days[y])
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    again = clone(same).fit(X, days[y])
+    for fitted in (same, again):
+        assert np.array_equal(fitted.decision_function(X), model.decision_function(X))

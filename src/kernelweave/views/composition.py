@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,8 @@ def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any
         if hasattr(state.get(name), "iloc"):  # such as priors; files hold arrays
             state = state | {name: state[name].to_numpy()}
     classes = state.get("class_weight")
-    if isinstance(classes, dict):  # files turn the key False into True, but keep 0
-        kept = {
-            int(c) if isinstance(c, bool | np.bool_) else c: classes[c] for c in classes
-        }
+    if isinstance(classes, dict):
+        kept = {_storable_label(label): classes[label] for label in classes}
         state = state | {"class_weight": kept}
     if "_metadata_request" in state:
         request = _with_named_owner(state["_metadata_request"], owner)
@@ -86,6 +85,15 @@ def storable(state: dict[str, Any], own: list[str], owner: str) -> dict[str, Any
         return state
     views = [(name, kernel, plain_columns(columns)) for name, kernel, columns in views]
     return state | {"views": views}
+
+
+def _storable_label(label: Any) -> Any:
+    """An equivalent key of ``class_weight`` that a file can hold."""
+    if isinstance(label, bool | np.bool_):  # files turn False into True, but keep 0
+        return int(label)
+    if isinstance(label, date):
+        return label.isoformat()
+    return str(label) if isinstance(label, np.datetime64) else label
 
 
 def _with_named_owner(request: Any, owner: str) -> Any:
