@@ -15,6 +15,7 @@ from sklearn.model_selection import cross_val_score
 
 from bad_input_cases import CASES, fitted
 from estimators import (
+    EXPLICIT,
     NOT_CONVERGED,
     ONE_EACH,
     SETTINGS,
@@ -152,6 +153,18 @@ def test_messages(group):
     cases = [case for case in CASES if case.group == group]
     faults = [f"{case.wrong}: {fault}" for case in cases for fault in faults_of(case)]
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+@pytest.mark.parametrize("group", ["X as a whole", "Targets"])
+def test_messages_are_the_same_with_explicit_features(group, name):
+    for case in CASES:
+        if case.group == group and all(
+            meets(SETTINGS[name]) for meets in case.conditions
+        ):
+            kind, message = case.refusal(name)
+            assert issubclass(kind, case.error), case.wrong
+            assert [w for w in case.words(name) if w not in message] == [], message
 
 
 def test_table_of_cases():

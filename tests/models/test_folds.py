@@ -223,6 +223,16 @@ def test_a_small_class_does_not_reduce_the_number_of_folds(data, capsys):
     assert "fold 2 of 2" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("k", range(2, 10))
+@pytest.mark.parametrize("level", [0.0, -7.3, 1e200])
+def test_equal_scores_leave_the_temperature_at_one(k, level, rng):
+    """They say nothing of it, and no rounding error decides."""
+    design = RowDesign(30, rng.uniform(size=30))
+    for equal in (level, np.log(1 / k)):
+        scores = np.full((30, k), equal)
+        assert best_temperature(scores, np.arange(30) % k, design) == 1.0
+
+
 @pytest.mark.measured
 def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
     views = [(f"v{i}", RBF(gamma=0.1), [i, i + 1, i + 2]) for i in range(12)]

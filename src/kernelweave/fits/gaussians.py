@@ -449,7 +449,9 @@ def best_sharpness(
         return float(weights @ (np.sum(shares * finite, axis=1) - own))
 
     low, high = bounds
-    if slope(high) <= 0.0:
+    # Scores that are all equal say nothing, and their slope is rounding.
+    largest = np.max(np.abs(finite), axis=1)
+    if slope(high) <= DOUBLE_EPS * scores.shape[1] * float(weights @ largest):
         return high
     if slope(low) >= 0.0:
         return low

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import namespace
@@ -122,13 +121,13 @@ def read_features(
         return _read_dask(intake, X, y)
     if not at_once:
         return _read_stream(intake, X, y)
+    checked = validate_features(intake.estimator, X, reset=True)
     y, keep, design = read_design(model, X, y, sample_weight, groups)
     left_out = _num_samples(X) - len(keep)
     with renumbered(left_out):
-        X = _safe_indexing(X, keep) if left_out else X
-        X = validate_features(intake.estimator, X, reset=True)
-        intake.settle(X)
-        rows = _read_array(intake, X, y, design)
+        checked = select_rows(checked, keep) if left_out else checked
+        intake.settle(checked)
+        rows = _read_array(intake, checked, y, design)
     if rows is None:
         raise _no_groups(why)
     return rows
