@@ -1025,6 +1025,13 @@ add(
     "Did you mean 'rbf'?",
 )
 add(
+    "a misspelt kernel, on a column of text",
+    both(kernel("atuo"), rows(entry("high", object))),
+    "unknown kernel 'atuo'",
+    "View 'right'",
+    "Did you mean 'auto'?",
+)
+add(
     "a kernel that does not exist",
     kernel("wavelet"),
     "unknown kernel 'wavelet'",

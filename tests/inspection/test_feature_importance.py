@@ -358,7 +358,7 @@ def test_more_refusals():
     frame = pd.DataFrame(X[TRAIN])
     frame.iloc[0, 1] = np.nan
     auto = KernelFDA([("first", "auto", slice(0, 4))], cv=None).fit(frame, Y[TRAIN])
-    with pytest.raises(TypeError, match="columns with gaps.*view_permutation"):
+    with pytest.raises(TypeError, match=r"columns with gaps.*view_permutation"):
         feature_importance(auto, "first")
     model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
     with pytest.raises(TypeError, match="does not predict"):

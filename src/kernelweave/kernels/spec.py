@@ -221,6 +221,14 @@ def _named(name: str) -> Kernel:
     raise ValueError(f"unknown kernel {name!r}; the known names are {known}.{hint}")
 
 
+def check_names(view: View) -> None:
+    """Refuse names of kernels that do not exist, before any column is read."""
+    with prefixed(f"View {view.name!r}: "):
+        for _, kernel in each_kernel(view.kernel):
+            if isinstance(kernel, str) and kernel != "auto":
+                _named(kernel)
+
+
 def gram_stack(
     kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
 ) -> Iterator[Array]:

@@ -41,6 +41,7 @@ from kernelweave.kernels.maps.kernel_map import (
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.spec import (
+    check_names,
     imputes,
     readers,
     sees_targets,
@@ -1220,6 +1221,7 @@ def _has_columns(X: Any) -> bool:
 
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
+    check_names(view)
     found = readers(view.kernel)
     if view.joint:
         _check_products(read_columns(X, columns))
