@@ -1821,6 +1821,13 @@ add(
     "Multiply sample_weight",
 )
 add(
+    "weights whose squares overflow",
+    arguments(sample_weight=np.full(N, 1e154)),
+    "add up to 1.2e+155",
+    "{name}: ",
+    "Divide sample_weight",
+)
+add(
     "weights with two axes",
     arguments(sample_weight=np.ones((N, 2))),
     "sample_weight.shape == (12, 2), expected (12,)",

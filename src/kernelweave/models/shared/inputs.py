@@ -762,21 +762,18 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
-    if not np.max(weights) <= LARGEST_FLOAT / len(weights):
-        raise ValueError(
-            f"{owner}: the weights of the rows may add up to more than float64 can "
-            "hold. Divide sample_weight, or class_weight, by a common number"
-        )
-    refuse_vanishing(float(np.sum(weights)), owner)
+    with np.errstate(over="ignore"):
+        check_total(float(np.sum(weights)), owner)
     return keep, None if np.all(weights == 1.0) else weights
 
 
-def refuse_vanishing(total: float, owner: str) -> None:
-    """Refuse rows whose weights add up to so little that the square is lost."""
-    if total < LEAST_WEIGHT:
+def check_total(total: float, owner: str) -> None:
+    """Refuse rows whose weights have a sum that float64 cannot square."""
+    if not LEAST_WEIGHT <= total <= LARGEST_FLOAT**0.5:
+        how = "Multiply" if total < 1 else "Divide"
         raise ValueError(
             f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
-            "float64 cannot hold. Multiply sample_weight, or class_weight, by a common "
+            f"float64 cannot hold. {how} sample_weight, or class_weight, by a common "
             "number"
         )
 

@@ -15,8 +15,8 @@ from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
+    check_total,
     read_design,
-    refuse_vanishing,
     require_enough,
 )
 from kernelweave.models.shared.learner import KernelRows
@@ -208,7 +208,7 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
     if not _enough(moments):
         require_enough(intake.estimator, moments.probe.y)  # says what is missing
     weight = namespace(moments.gram).sum(moments.gram[:, 0, 0])
-    refuse_vanishing(float(weight), type(intake.estimator).__name__)
+    check_total(float(weight), type(intake.estimator).__name__)
     return SummedRows(recipe, moments, intake)
 
 
