@@ -387,6 +387,16 @@ def test_what_is_no_problem_is_named(small_problem, weights, message):
         solve(criterion, Simplex(), callback=3)
 
 
+def test_the_target_joins_the_kernels():
+    torch = pytest.importorskip("torch")
+    K, H = np.diag([1.0, 2.0, 3.0, 4.0])[None], np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    for kernels, target in ((torch.asarray(K), H), (K, torch.asarray(H))):
+        problem = Fisher(DenseBank.from_kernels(kernels), target, 1.0)
+        expected = Fisher(DenseBank.from_kernels(K), H, 1.0).evaluate(np.ones(1)).value
+        assert problem.evaluate(np.ones(1)).value == pytest.approx(expected, rel=1e-12)
+        assert type(problem.target) is type(problem.bank.like)
+
+
 def test_kernels_and_targets_that_make_no_sense_are_named():
     K, H = np.stack([np.eye(4)] * 2), np.array([[1.0], [-1.0], [1.0], [-1.0]])
     for wrong in (H.astype(str), H.astype(object), H + 0j, None):

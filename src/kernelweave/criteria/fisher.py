@@ -14,6 +14,7 @@ from kernelweave._array import (
     dot,
     from_numpy,
     gram_of_stack,
+    in_double,
     inner_products,
     namespace,
     psd_factor,
@@ -104,7 +105,7 @@ class Fisher(KernelCriterion):
             raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
         self.bank, self.alpha = bank, alpha
         target = checked_target(target, bank.n_samples)
-        self.target64 = as_float(target, namespace(bank.like).float64)
+        self.target64 = in_double(to_numpy(target), bank.like)
         self._check_target()
         self.target = as_float(self.target64, bank.like.dtype)
         n = float(bank.n_rows) if self.design.is_plain else self.design.total
