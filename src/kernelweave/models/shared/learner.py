@@ -910,8 +910,8 @@ def score_classes(
 
     Classes that a fold has not seen cannot be predicted: their rows count as errors,
     and say nothing about the temperature. Nor do those of a fold whose fit found no
-    evidence, and predicts the class shares. A measure other than the accuracy is averaged
-    over the folds, without those where it is undefined.
+    evidence, and predicts the class shares. A measure other than the accuracy is
+    averaged over the folds, without those where it is undefined.
     """
     measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
     right: list[np.ndarray] = []
