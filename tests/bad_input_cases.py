@@ -1026,6 +1026,13 @@ add(
     "Did you mean 'rbf'?",
 )
 add(
+    "a misspelt kernel, on a column of text",
+    both(kernel("atuo"), rows(entry("high", object))),
+    "unknown kernel 'atuo'",
+    "View 'right'",
+    "Did you mean 'auto'?",
+)
+add(
     "a kernel that does not exist",
     kernel("wavelet"),
     "unknown kernel 'wavelet'",
@@ -1857,8 +1864,8 @@ add(
 )
 add(
     "weights whose squares overflow",
-    arguments(sample_weight=np.full(N, 1e200)),
-    "add up to 1.2e+201",
+    arguments(sample_weight=np.full(N, 1e154)),
+    "add up to 1.2e+155",
     "{name}: ",
     "Divide sample_weight",
 )

@@ -140,11 +140,14 @@ def is_real(x: Array) -> bool:
     return bool(namespace(x).isdtype(x.dtype, kinds))
 
 
-def as_floats(values: Any) -> Array:
-    """Kernels in an array of any library, or in lists, as floats."""
+def as_floats(values: Any, name: str = "kernels") -> Array:
+    """Numbers in an array of any library, or in lists, as floats.
+
+    ``name`` says in messages what they are.
+    """
     values = values if is_array(values) else np.asarray(values)
     if not is_real(values):
-        raise ValueError(f"kernels must hold real numbers; got {values.dtype}")
+        raise ValueError(f"{name} must hold real numbers; got {values.dtype}")
     return single_or_double(values)
 
 

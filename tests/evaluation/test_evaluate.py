@@ -436,3 +436,12 @@ def test_outputs_of_any_size_are_judged_alike(rows):
     for unit in (1e200, 1e-3, 1e-200):  # at 1e-3 the stack was the mean, or nearly so
         result = evaluate(regressor(), X, unit * y, cv=2)
         assert result.summary == expected.summary
+
+
+def test_a_fold_that_cannot_be_learned_is_named(rng):
+    """Of two groups, one is left, and leaving it out would leave nothing."""
+    X, y = rng.normal(size=(40, 6)), rng.integers(0, 2, 40)
+    model = MultipleKernelFDA([("a", "linear", slice(0, 6))], cv=None)
+    message = "^Without the rows of fold 1 of 2: MultipleKernelFDA leaves out one group"
+    with pytest.raises(ValueError, match=message):
+        evaluate(model, X, y, groups=np.repeat(["f", "m"], 20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_regressor
@@ -354,6 +355,11 @@ def test_more_refusals():
     gaps[::5, 4:] = np.nan
     with pytest.raises(TypeError, match="also enter the kernels of other views"):
         feature_importance(model.fit(gaps, Y[TRAIN]), "first")
+    frame = pd.DataFrame(X[TRAIN])
+    frame.iloc[0, 1] = np.nan
+    auto = KernelFDA([("first", "auto", slice(0, 4))], cv=None).fit(frame, Y[TRAIN])
+    with pytest.raises(TypeError, match=r"columns with gaps.*view_permutation"):
+        feature_importance(auto, "first")
     model = KernelAlignment(views("rbf"), missing="available").fit(gaps, Y[TRAIN])
     with pytest.raises(TypeError, match="does not predict"):
         feature_importance(model, "first")

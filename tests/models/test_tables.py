@@ -69,8 +69,12 @@ USELESS = {
     "nothing": ([None] * N, "no values at all"),
     "id": ([f"p{i}" for i in range(N)], "as in an id"),
     "typo": (["-", *map(str, np.arange(1, N) / 8)], "numbers as text, next to '-'"),
+    "commas": (
+        ["k.A.", *(f"{i},5" for i in range(1, N))],
+        "numbers with commas, next to 'k.A.'",
+    ),
     "dates": ([f"{i + 1}.12.20" for i in range(N)], "in an unknown form: '1.12.20'"),
-    "ISO dates": (["-", *DAYS.astype(str)[1:]], "dates as text: "),
+    "ISO dates": (["-", *DAYS.astype(str)[1:]], "dates as text, next to '-'"),
     "UTC": ([f"{d}T10:00:00Z" for d in DAYS.astype(str)], "dates as text: "),
     "zones": ([f"{d} 10:00+01:00" for d in DAYS.astype(str)], "dates as text: "),
     "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
@@ -250,6 +254,12 @@ def test_tables_of_polars_are_restored(tmp_path):
     assert_array_equal(again.decision_function(X), model.decision_function(X))
 
 
+def test_a_number_that_dwarfs_its_column_is_named():
+    X = table("text", huge=np.where(np.arange(N) == 3, 1e300, np.arange(N) / 4))
+    with pytest.raises(ValueError, match=r"row 3, column 'huge' holds 1e\+300, more"):
+        KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+
+
 def test_times_of_any_unit_and_age():
     """Nanoseconds end in 2262, but a table may hold the last day of 9999."""
     pl = pytest.importorskip("polars")
@@ -383,6 +393,10 @@ def test_what_is_wrong_with_new_rows():
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
     for changes, message in (
         ({"date": [np.nan] + [1.5] * (N - 1)}, "'date' .* now 'number', such as 1.5"),
+        ({"date": [*map(str, DAYS[1:]), "soon"]}, "'text', such as 'soon'"),
+        ({"size": ["1.5"] * (N - 1) + ["#NV"]}, "'text', such as '#NV'"),
+        ({"size": ["1,5"] * (N - 1) + ["#NV"]}, "'text', such as '#NV'"),
+        ({"size": [1e300] * N}, "row 0, column 'size' holds 1e.300, so values"),
         ({"size": np.inf}, r"infinity: View 'all': column 'size', row 0\. Correct"),
         (dict.fromkeys(X, None), "NaN: every view is missing in rows 0, 1"),
     ):

@@ -56,6 +56,20 @@ def test_the_solution_can_be_certified_again(small_problem, weight_set, penalty)
     assert again == (solution.value, solution.lower_bound, solution.gap)
 
 
+def test_a_dual_point_may_be_changed_in_place(small_problem):
+    """Products with it are remembered by value, or the bounds would be of another."""
+    criterion = small_problem(1e-2)
+    start = Simplex().start(criterion.n_weights)
+    coef = criterion.evaluate(start).coef
+    before = certify(criterion, Simplex(), start, coef)
+    coef *= 1.5
+    after = certify(criterion, Simplex(), start, coef)
+    assert after == certify(small_problem(1e-2), Simplex(), start, coef.copy())
+    assert after[1] < before[1] < before[0] < after[0]
+    with pytest.raises(ValueError, match=r"dual point must have the shape .* got \(3,"):
+        certify(criterion, Simplex(), start, coef[:3])
+
+
 @every_set
 @pytest.mark.parametrize("spoil", ["negative", "too much", "nan"])
 def test_weights_outside_the_set_are_refused(small_problem, weight_set, spoil):

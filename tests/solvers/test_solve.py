@@ -10,6 +10,7 @@ import pytest
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import InfeasibleError, Iterate, Method
 from kernelweave.solvers import Solution, certify, solve
@@ -349,10 +350,14 @@ def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
     ("arguments", "message"),
     [
         ({"method": "simplex"}, r"method must be 'auto' or one of .* got 'simplex'"),
-        ({"tol": 0.0}, r"tol must be > 0, got 0\.0"),
-        ({"tol": -1e-3}, r"tol must be > 0"),
-        ({"tol": float("nan")}, r"tol must be > 0, got nan"),
-        ({"max_iter": 0}, r"max_iter must be at least 1, got 0"),
+        ({"tol": 0.0}, r"tol must be a finite number > 0, got 0\.0"),
+        ({"tol": -1e-3}, r"tol must be a finite number > 0"),
+        ({"tol": float("nan")}, r"tol must be a finite number > 0, got nan"),
+        ({"tol": "small"}, r"tol must be a finite number > 0, got 'small'"),
+        ({"aim": -1.0}, r"aim must be a finite number > 0, got -1\.0"),
+        ({"max_iter": 0}, r"max_iter must be an int >= 1; got 0"),
+        ({"max_iter": 2.5}, r"max_iter must be an int >= 1; got 2\.5"),
+        ({"start": ["a"]}, r"start must hold \d+ finite weights >= 0.*got \['a'\]"),
         ({"start": [1.0]}, r"start must hold \d+ finite weights >= 0.*got \[1.0\]"),
     ],
 )
@@ -375,8 +380,42 @@ def test_what_is_no_problem_is_named(small_problem, weights, message):
         solve(criterion, weights)
     with pytest.raises(TypeError, match=message):
         certify(criterion, weights, np.ones(1), None)
-    with pytest.raises(TypeError, match=r"criterion must be a .* Fisher\(bank, H"):
-        solve(criterion.bank, Simplex())
+    for wrong in (criterion.bank, Simplex(), type(criterion)):
+        with pytest.raises(TypeError, match=r"criterion must be a .* Fisher\(bank, H"):
+            solve(wrong, Simplex())
+    with pytest.raises(TypeError, match="callback must be a function, got 3"):
+        solve(criterion, Simplex(), callback=3)
+
+
+def test_the_target_joins_the_kernels():
+    torch = pytest.importorskip("torch")
+    K, H = np.diag([1.0, 2.0, 3.0, 4.0])[None], np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    for kernels, target in ((torch.asarray(K), H), (K, torch.asarray(H))):
+        problem = Fisher(DenseBank.from_kernels(kernels), target, 1.0)
+        expected = Fisher(DenseBank.from_kernels(K), H, 1.0).evaluate(np.ones(1)).value
+        assert problem.evaluate(np.ones(1)).value == pytest.approx(expected, rel=1e-12)
+        assert type(problem.target) is type(problem.bank.like)
+
+
+def test_kernels_and_targets_that_make_no_sense_are_named():
+    K, H = np.stack([np.eye(4)] * 2), np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    for wrong in (H.astype(str), H.astype(object), H + 0j, None):
+        with pytest.raises(ValueError, match="target must hold real numbers; got"):
+            Fisher(DenseBank.from_kernels(K), wrong, 1.0)
+        with pytest.raises(ValueError, match="signs must hold real numbers; got"):
+            Margin(DenseBank.from_kernels(K), wrong)
+    assert Fisher(DenseBank.from_kernels(K), H.tolist(), 1.0).target.shape == H.shape
+    for value in (np.nan, np.inf):
+        spoilt = K.copy()
+        spoilt[1, 2, 2] = value
+        with pytest.raises(ValueError, match="kernel 1 holds NaN, infinity, or"):
+            DenseBank.from_kernels(spoilt)
+    with pytest.raises(ValueError, match="2 kernels need as many names; got 1"):
+        DenseBank.from_kernels(K, ["one"])
+    with pytest.raises(ValueError, match="has no kernels"):
+        solve(Fisher(DenseBank.from_kernels(K[:0]), H, 1.0), Simplex())
+    with pytest.raises(ValueError, match=r"eigenvalue below -0\.5, which rounding"):
+        solve(Fisher(DenseBank(-K), H, 0.5), Simplex())
 
 
 def test_float32_goes_on_to_its_aim(small_problem):

@@ -168,6 +168,8 @@ def test_caps_without_room_leave_one_point():
 def test_impossible_sets_are_named():
     with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 .* most 0.5"):
         CappedSimplex(0.1).start(5)
+    with pytest.raises(ValueError, match=r"Simplex\(0.2499999\): .* most 0.9999996"):
+        CappedSimplex(0.2499999).start(4)
     with pytest.raises(ValueError, match=r"has 2 caps for 5 weights"):
         CappedSimplex([0.5, 0.6]).start(5)
     with pytest.raises(ValueError, match=r"no 1 weights satisfy .* Budgets$"):
@@ -256,7 +258,7 @@ def test_alignment_within_a_box_away_from_zero(rng):
 
 
 def test_caps_are_positive_numbers():
-    for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
+    for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]], "half", None):
         with pytest.raises(ValueError, match="cap must be a number > 0"):
             CappedSimplex(cap)
     caps = np.array([0.5, 0.5, 0.1])

@@ -21,9 +21,9 @@ from kernelweave.cli.read import (
     suggest,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.encoding import DATE
 from kernelweave.views.columns import counted, some, with_names
 from kernelweave.views.ids import check_distinct, read_ids
+from kernelweave.views.raw_columns import DATE
 from kernelweave.views.tables import join_tables
 
 #: A column with more distinct values than this hardly ever holds classes.

@@ -14,6 +14,7 @@ from kernelweave._array import (
     dot,
     from_numpy,
     gram_of_stack,
+    in_double,
     inner_products,
     namespace,
     psd_factor,
@@ -106,7 +107,7 @@ class Fisher(KernelCriterion):
             raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
         self.bank, self.alpha = bank, alpha
         target = checked_target(target, bank.n_samples)
-        self.target64 = as_float(target, namespace(bank.like).float64)
+        self.target64 = in_double(to_numpy(target), bank.like)
         self._check_target()
         self.target = as_float(self.target64, bank.like.dtype)
         n = float(bank.n_rows) if self.design.is_plain else self.design.total
@@ -193,6 +194,22 @@ class Fisher(KernelCriterion):
         unit = min(unit, float(namespace(factor).finfo(factor.dtype).max))
         return fit_factored(factor, target, level, self.design, unit)
 
+    def _products(self, coef: Array) -> Array:
+        """``G_i B``, remembered: one B is often certified at several weights.
+
+        It is compared by value: whoever holds it may have changed it in place.
+        """
+        if coef.shape != self.target64.shape:
+            raise ValueError(
+                f"a dual point must have the shape {tuple(self.target64.shape)} of the "
+                f"target; got {tuple(coef.shape)}"
+            )
+        xp, known = namespace(coef), self._judged
+        if known is None or not bool(xp.all(known[0] == coef)):
+            known = xp.asarray(coef, copy=True), self._apply(coef)
+            self._judged = known
+        return known[1]
+
     def scores(self, coef: Array) -> np.ndarray:
         """``tr(B' G_i B)`` of all terms (m,), the identity first if it is learned."""
         scores = self.bank.quad(coef)
@@ -213,7 +230,8 @@ class Fisher(KernelCriterion):
         coef = solve_factored(factor, self.target)
         products = self._apply(coef)
         if coef.dtype == self.target64.dtype:
-            self._judged = coef, products  # a certificate would compute them again
+            # A certificate would compute them again.
+            self._judged = namespace(coef).asarray(coef, copy=True), products
         scores = inner_products(products, coef)
         value = dot(self.target, coef)
         curvature = None
@@ -231,9 +249,8 @@ class Fisher(KernelCriterion):
         """
         alpha, _ = self.split(weights)
         dtype, same = self.target64.dtype, dual is coef
-        if self._judged is None or self._judged[0] is not coef:
-            self._judged = coef, self._apply(as_float(coef, dtype))
-        coef, products = as_float(coef, dtype), self._judged[1]
+        coef = as_float(coef, dtype)
+        products = self._products(coef)
         moved = self.combined(weights, products)
         residual = self.target64 - moved
         upper = float("inf")  # without regularisation nothing bounds the residual

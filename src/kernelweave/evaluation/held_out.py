@@ -14,7 +14,7 @@ from kernelweave.fits.gaussians import units_per_class
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.models.shared.learner import choose_splits
-from kernelweave.views.columns import some
+from kernelweave.views.columns import prefixed, some
 from kernelweave.views.streams import rows_of_fold
 
 
@@ -204,7 +204,8 @@ def out_of_fold(
         train = rows_apart(fold, number, units, None if classes is None else y)
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = rows_of_fold(X, train, train, pairwise)
-        part = clone(model).fit(old, y[train], **given)
+        with prefixed(f"Without the rows of fold {number} of {n_folds}: "):
+            part = clone(model).fit(old, y[train], **given)
         first = (part, train) if number == 1 else first
         new = rows_of_fold(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))

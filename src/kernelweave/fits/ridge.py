@@ -17,6 +17,7 @@ from kernelweave._array import (
     FactorizationError,
     add_to_diagonal,
     as_float,
+    as_floats,
     block_entries,
     cholesky,
     column_means,
@@ -328,6 +329,7 @@ def normal_basis(q: np.ndarray) -> np.ndarray:
 
 def checked_target(target: Array, n: int) -> Array:
     """``target`` (n, k), or an error if it has another shape, or is not finite."""
+    target = as_floats(target, "the target")
     if target.ndim != 2 or target.shape[0] != n:
         raise ValueError(
             f"the target must have the shape ({n}, k) with one row per sample; got "
@@ -376,7 +378,7 @@ def checked_signs(
 
     With ``zeros``, rows without a label may have 0.
     """
-    values = to_numpy(signs).astype(np.float64)
+    values = to_numpy(as_floats(signs, f"the {name}")).astype(np.float64)
     shape = values.shape
     if len(shape) != ndim or shape[0] != n or 0 in shape:
         needed = f"({n},) with one entry" if ndim == 1 else f"({n}, k) with one row"
@@ -515,6 +517,12 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
         if pivot**2 < trace * math.sqrt(float(precision.smallest_normal)):
             raise FactorizationError("squares of the inverse overflow")
     except FactorizationError as error:
+        if alpha > ENOUGH * float(precision.eps) * abs(trace):
+            raise FactorizationError(
+                f"the weighted sum of kernels has an eigenvalue below "
+                f"{-alpha / unit:.3g}, which rounding in float{precision.bits} does "
+                "not explain: use positive semidefinite kernels, or a larger alpha"
+            ) from error
         enough = max(ENOUGH * float(precision.eps) * trace, 10.0 * alpha) / unit
         advice = ", or float64 input" if precision.bits == 32 else ""
         raise FactorizationError(

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave._array import Array, to_numpy
 from kernelweave.kernels.base import base_matrix
+from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.kernels.functions import (
     RBF,
     Chi2,
@@ -155,6 +156,8 @@ def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
 
 def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
     """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
+    if steps and isinstance(steps[0], ColumnEncoder):
+        raise no_gradient("columns with gaps, which are filled, have no gradient")
     found = []
     for number, step in enumerate(steps):
         scaler = isinstance(step, Standardizer | StandardScaler)

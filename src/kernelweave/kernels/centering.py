@@ -314,7 +314,13 @@ def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> A
         weights = checked_row_weights(row_weights, stack.shape[1])
         shares = from_numpy(weights / np.sum(weights), stack)
     for i in range(stack.shape[0]):
-        center_in_place(stack[i, :, :], shares=shares)
+        try:
+            center_in_place(stack[i, :, :], shares=shares)
+        except ValueError as error:
+            raise ValueError(
+                f"kernel {i} holds NaN, infinity, or numbers beyond the range of "
+                f"{stack.dtype}; correct it, or rescale it"
+            ) from error
     return stack
 
 

@@ -26,6 +26,7 @@ from kernelweave.views.raw_columns import (
     Columns,
     as_objects,
     common_values,
+    others,
     read_as,
 )
 
@@ -193,13 +194,17 @@ def _use(label: Any, column: Column) -> ColumnUse:
     elif kind == "text" and (n_values > MOST_VALUES or 2 * n_values > present > 4):
         reason = f"text of {n_values} different values"
     if reason and kind == "text" and reason != ONE_VALUE:
-        odd = [value for value in known if not _is_number(value)]
-        dates = [value for value in odd if DATE.fullmatch(value)]
-        strange = [value for value in odd if MEASURE.fullmatch(value)]
-        if 2 * len(odd) < n_values:  # a single cell such as "-" makes a column text
-            reason = "numbers as text" + (f", next to {odd[0]!r:.40}" if odd else "")
-        elif 2 * len(dates) > n_values:
-            reason = f"dates as text: {dates[0]!r}"
+        strange = [value for value in known if MEASURE.fullmatch(value)]
+        # a single cell such as "-" makes a column text
+        odd, undated = others("number", known), others("date", known)
+        commas = any("," in value for value in {*known} - {*odd})
+        if 2 * len(odd) < n_values and (odd or not commas):
+            reason = "numbers with commas" if commas else "numbers as text"
+            reason += f", next to {odd[0]!r:.40}" if odd else ""
+        elif 2 * len(undated) < n_values:
+            first = min({*known} - {*undated})
+            reason = "dates as text"
+            reason += f", next to {undated[0]!r:.40}" if undated else f": {first!r}"
         elif 2 * len(strange) > n_values:
             reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
     if reason:
@@ -211,20 +216,8 @@ def _use(label: Any, column: Column) -> ColumnUse:
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
-#: A date, perhaps with a time and its zone, as text in the form of ISO 8601.
-DATE = re.compile(
-    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?( ?(Z|[+-]\d{2}(:?\d{2})?))?)?"
-)
 #: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
-
-
-def _is_number(word: str) -> bool:
-    """Whether a word is a number."""
-    try:
-        return bool(np.isfinite(float(word)))
-    except ValueError:
-        return False
 
 
 def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> ColumnUse:
@@ -297,7 +290,7 @@ def _how_to_write(reasons: str) -> str:
     advice = ""
     if "dates as text" in reasons:
         advice = "Turn text into dates, for example with pandas.to_datetime. "
-    if "(numbers" in reasons or ": numbers" in reasons:
+    if re.search(r"[(:] ?numbers|dates as text, next", reasons):
         advice += "Write numbers as 1234.5, dates as 2020-12-31, gaps as NA. "
     return advice
 

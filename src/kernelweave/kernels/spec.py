@@ -221,6 +221,14 @@ def _named(name: str) -> Kernel:
     raise ValueError(f"unknown kernel {name!r}; the known names are {known}.{hint}")
 
 
+def check_names(view: View) -> None:
+    """Refuse names of kernels that do not exist, before any column is read."""
+    with prefixed(f"View {view.name!r}: "):
+        for _, kernel in each_kernel(view.kernel):
+            if isinstance(kernel, str) and kernel != "auto":
+                _named(kernel)
+
+
 def gram_stack(
     kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
 ) -> Iterator[Array]:
@@ -432,15 +440,16 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     numbers : ndarray of shape (n,), optional
         Indices of these rows in X; 0, 1, ... by default.
     """
-    if isinstance(block, Columns):
+    if isinstance(block, Columns) and view.plan is None:
         return
     limit = DWARFS[namespace(host_like(block)).finfo(block.dtype).bits]
-    entries = block.data if issparse(block) else block
+    values = block.measured if isinstance(block, Columns) else block
+    entries = block.data if issparse(block) else values
     if not (entries.shape[0] and largest_of(entries) > limit):
         return  # NaN passes as well: it is checked elsewhere
     if issparse(block):
-        block = dense_rows(block)
-    sizes = np.abs(to_numpy(block).astype(np.float64))
+        block = values = dense_rows(block)
+    sizes = np.abs(to_numpy(values).astype(np.float64))
     for j, column in enumerate(sizes.T):
         i = int(column.argmax())
         if column[i] > limit and column[i] / limit > np.median(column[column > 0]):
@@ -474,7 +483,8 @@ def name_largest(
     numbers : ndarray of shape (m,), optional
         Indices of these rows in X; 0, 1, ... by default.
     """
-    if isinstance(block, Columns):
+    encoded = bool(steps) and isinstance(steps[0], ColumnEncoder)
+    if isinstance(block, Columns) and not encoded:
         return (
             f"View {view.name!r}: values of the kernel {label} are beyond the range of "
             f"{block.dtype}. Rescale what its transformer returns."
@@ -483,32 +493,40 @@ def name_largest(
         top = np.argmax(abs(block).max(axis=1).toarray(), keepdims=True).ravel()
         block = block.tocsr()[top].toarray()
         numbers = top if numbers is None else numbers[top]
-    values = to_numpy(block)
     # After other transformers, columns are no longer those of the view.
-    scalings = takewhile(lambda step: isinstance(step, Standardizer), steps)
+    scalings = takewhile(lambda step: isinstance(step, Standardizer), steps[encoded:])
     with np.errstate(over="ignore", invalid="ignore"):
-        seen = apply_steps(tuple(scalings), block)
+        seen = apply_steps((*steps[:encoded], *scalings), block)
+    if encoded:  # numbers come first, then marks of gaps and categories
+        places = steps[0].plan.places(NUMBER)
+        values, seen = block.measured[:, places], seen[:, : len(places)]
+        dtype = block.dtype
+    else:
+        places, values = range(block.shape[1]), to_numpy(block)
+        dtype = values.dtype
     # A row that lacks the view is NaN in the input; an overflow only after the steps.
     sizes = np.where(np.isnan(values), -1.0, np.abs(to_numpy(seen)))
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
+    entry = _entry(view, block, i, places[j], numbers)
     return (
-        f"{_entry(view, block, i, j, numbers)}, so values of the kernel {label} "
-        f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
-        "if the number is right, rescale the column, or standardise it with "
-        "Pipe(StandardScaler(), ...)."
+        f"{entry}, so values of the kernel {label} are beyond the range of {dtype}. "
+        "Correct the entry or drop the row; if the number is right, rescale the "
+        "column, or standardise it with Pipe(StandardScaler(), ...)."
     )
 
 
 def _entry(view: View, block: Array, i: int, j: int, numbers: np.ndarray | None) -> str:
     """View, row, column and value of an entry of a block."""
     row, column = i if numbers is None else int(numbers[i]), _column(view, block, j)
-    value = float(block[i, j])
+    value = float((block.measured if isinstance(block, Columns) else block)[i, j])
     return f"View {view.name!r}: row {row}, column {column} holds {value:.3g}"
 
 
 def _column(view: View, block: Array, j: int) -> str:
     """Name of column j of a view, or its position."""
+    if isinstance(block, Columns):
+        return repr(block.labels[j])
     columns = view.columns
     if isinstance(columns, str):
         return repr(columns)

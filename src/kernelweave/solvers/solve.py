@@ -23,6 +23,7 @@ from kernelweave._tolerances import (
     ROUNDING_UNITS,
     SMALL_GAP,
 )
+from kernelweave.exceptions import require_count
 from kernelweave.protocols import (
     Bank,
     Criterion,
@@ -32,6 +33,7 @@ from kernelweave.protocols import (
     WeightSet,
     has_cuts,
     relative_gap,
+    require_positive,
 )
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
@@ -531,11 +533,11 @@ def solve(
     _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
     limit = chosen.max_iter if max_iter is None else max_iter
-    if limit < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
-    if not tol > 0:
-        raise ValueError(f"tol must be > 0, got {tol!r}")
+    require_count(1, max_iter=limit)
     aim = tol if aim is None else aim
+    require_positive(tol=tol, aim=aim)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, got {callback!r:.80}")
     # Alignment depends on directions only: to it, a cube is the cone of all weights.
     is_cone = "cosines" in criterion.offers and "norm" in weights.offers
     if weights.is_point(criterion.n_weights) and not is_cone:
@@ -581,14 +583,15 @@ def solve(
     )
 
 
-def _require_problem(criterion: object, weights: object) -> None:
-    """Refuse anything but a criterion and a weight set."""
-    for name, given, such in (
-        ("criterion", criterion, "a criterion such as Fisher(bank, H, alpha)"),
-        ("weights", weights, "a set such as Simplex()"),
-    ):
-        if isinstance(given, type) or not hasattr(given, "offers"):
-            raise TypeError(f"{name} must be {such}; got {given!r:.80}")
+def _require_problem(criterion: Any, weights: Any) -> None:
+    """Refuse anything but a criterion of some weights and a weight set."""
+    such = "criterion must be a criterion such as Fisher(bank, H, alpha)"
+    if isinstance(criterion, type) or not hasattr(criterion, "evaluate"):
+        raise TypeError(f"{such}; got {criterion!r:.80}")
+    if isinstance(weights, type) or not hasattr(weights, "maximizer"):
+        raise TypeError(f"weights must be a set such as Simplex(); got {weights!r:.80}")
+    if not criterion.n_weights:
+        raise ValueError("the criterion has no kernels, and so no weights to learn")
 
 
 #: Share of the way from a given start to the inside of the set: interior methods cannot
@@ -600,13 +603,13 @@ def _inside(
     criterion: Criterion, weight_set: WeightSet, start: np.ndarray
 ) -> np.ndarray:
     """Weights (m,) to start from, moved into the set."""
-    start, m = np.asarray(start, dtype=np.float64), criterion.n_weights
-    allowed = np.isfinite(start) & (start >= 0)
+    start, m = np.asarray(start), criterion.n_weights
+    allowed = start.dtype.kind in "fiu" and np.isfinite(start) & (start >= 0)
     if start.shape != (m,) or not (np.all(allowed) and np.any(start > 0)):
         raise ValueError(
             f"start must hold {m} finite weights >= 0, not all 0; got {start.tolist()}"
         )
-    near = weight_set.scale(start / np.max(start))
+    near = weight_set.scale(start / float(np.max(start)))
     return weight_set.scale(near + INSIDE * (weight_set.start(m) - near))
 
 

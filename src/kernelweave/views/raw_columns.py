@@ -7,6 +7,7 @@ and, where the type says nothing, from their values.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -152,6 +153,13 @@ class Columns:
         """The entries as floats (n, d), with NaN in gaps; anything else is an error."""
         found = to_float(self.table, "", self.labels)
         return np.asarray(found, dtype=self.dtype)
+
+    @property
+    def measured(self) -> np.ndarray:
+        """The numbers, dates and durations (n, d) as floats; zero in all else."""
+        read = self._read
+        found = [c.values if c.kind in MEASURED else 0.0 * c.gaps for c in read]
+        return np.nan_to_num(np.column_stack(found), posinf=np.inf, neginf=-np.inf)
 
     @property
     def is_numeric(self) -> bool:
@@ -480,10 +488,12 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
         if column.gaps.all():  # no value shows a kind, whatever the type of the column
             return np.full(len(column.gaps), np.nan)
         if column.kind != kind:
-            shown = column.values[~column.gaps].tolist()[0]
+            present = column.values[~column.gaps].tolist()
+            odd = others(kind, present) if column.kind == "text" else []
             raise ValueError(
                 f"{where} held values of the kind {kind!r} in fit, but now "
-                f"{column.kind!r}, such as {shown!r:.40}. Convert the column."
+                f"{column.kind!r}, such as {(odd or present)[0]!r:.40}. Convert the "
+                "column."
             )
         return column.values
     if column.kind not in (*MEASURED, "empty"):
@@ -493,6 +503,32 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
         names = {"0": "False", "1": "True"}
         words = as_objects([names.get(word, word) for word in words])
     return words
+
+
+#: A date, perhaps with a time and its zone, as text in the form of ISO 8601.
+DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?( ?(Z|[+-]\d{2}(:?\d{2})?))?)?"
+)
+
+
+def others(kind: str, words: Sequence[str]) -> list[str]:
+    """The words that are no dates or, for any other kind, no numbers.
+
+    Numbers have decimal points or, if more words are numbers that way, commas.
+    """
+    if kind == "date":
+        return [word for word in words if not DATE.fullmatch(word)]
+    points = [word for word in words if not _is_written_number(word)]
+    commas = [word for word in points if not _is_written_number(word.replace(",", "."))]
+    return commas if len(commas) < len(points) else points
+
+
+def _is_written_number(word: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        return bool(np.isfinite(float(word)))
+    except ValueError:
+        return False
 
 
 def common_values(values: np.ndarray) -> list[Any]:

@@ -310,11 +310,13 @@ class CappedSimplex(PolyhedralSet):
     offers = frozenset({"polyhedron", "sparse"})
 
     def __init__(self, cap: float | Sequence[float] | np.ndarray) -> None:
-        self.cap = np.array(cap, dtype=np.float64)  # nobody else can change it
-        if self.cap.ndim > 1 or not np.all((self.cap > 0) & np.isfinite(self.cap)):
+        found = np.asarray(cap)
+        real = found.dtype.kind in "fiu" and found.ndim <= 1
+        if not (real and np.all((found > 0) & np.isfinite(found))):
             raise ValueError(
                 f"cap must be a number > 0, or one such number per weight; got {cap!r}"
             )
+        self.cap = np.array(cap, dtype=np.float64)  # nobody else can change it
 
     def polyhedron(self, m: int) -> Polyhedron:
         """The sum, the signs and the caps."""
@@ -358,7 +360,7 @@ class CappedSimplex(PolyhedralSet):
         return np.minimum(caps, factors[j] * weights)
 
     def __repr__(self) -> str:
-        shown = f"{float(self.cap):g}" if self.cap.ndim == 0 else "[...]"
+        shown = f"{float(self.cap):.12g}" if self.cap.ndim == 0 else "[...]"
         return f"CappedSimplex({shown})"
 
     def _caps(self, m: int) -> np.ndarray:
@@ -369,6 +371,6 @@ class CappedSimplex(PolyhedralSet):
         if np.sum(caps) < 1.0 - NO_ROOM:
             raise ValueError(
                 f"{self!r}: {m} weights within their caps sum to at most "
-                f"{np.sum(caps):.3g}, not to 1; raise the cap"
+                f"{np.sum(caps):.12g}, not to 1; raise the cap"
             )
         return caps

@@ -92,6 +92,10 @@ class KernelBank(ABC):
         self.like = like
         self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
+        if len(self.names) != self.n_kernels:
+            raise ValueError(
+                f"{self.n_kernels} kernels need as many names; got {len(self.names)}"
+            )
         self.n_rows = self.n_samples if n_rows is None else int(n_rows)
         self._forget()
 

@@ -41,6 +41,7 @@ from kernelweave.kernels.maps.kernel_map import (
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.spec import (
+    check_names,
     imputes,
     readers,
     sees_targets,
@@ -778,24 +779,21 @@ def read_row_weights(
             )
         weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
     weights = weights[keep]
-    if not np.max(weights) <= LARGEST_FLOAT / len(weights):
-        raise ValueError(
-            f"{owner}: the weights of the rows may add up to more than float64 can "
-            "hold. Divide sample_weight, or class_weight, by a common number"
-        )
-    refuse_odd_total(float(np.sum(weights)), owner)
+    with np.errstate(over="ignore"):
+        check_total(float(np.sum(weights)), owner)
     return keep, None if np.all(weights == 1.0) else weights
 
 
-def refuse_odd_total(total: float, owner: str) -> None:
-    """Refuse rows whose weights add up to a number with no square in float64."""
+def check_total(total: float, owner: str) -> None:
+    """Refuse rows whose weights have a sum that float64 cannot square."""
     if not LEAST_WEIGHT <= total <= MOST_WEIGHT:
-        small = total < LEAST_WEIGHT
+        how, more = "Multiply", ""
+        if total > MOST_WEIGHT:
+            how, more = "Divide", ", or reduce the largest"
         raise ValueError(
             f"{owner}: the weights of the rows add up to {total:.3g}, whose square "
-            f"float64 cannot hold. {'Multiply' if small else 'Divide'} sample_weight, "
-            "or class_weight, by a common number"
-            f"{'' if small else ', or reduce the largest'}"
+            f"float64 cannot hold. {how} sample_weight, or class_weight, by a common "
+            f"number{more}"
         )
 
 
@@ -1258,6 +1256,7 @@ def _has_columns(X: Any) -> bool:
 
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
+    check_names(view)
     found = readers(view.kernel)
     if view.joint:
         _check_products(read_columns(X, columns))

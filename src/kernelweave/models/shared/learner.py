@@ -909,8 +909,9 @@ def score_classes(
     """Accuracy on held-out rows, and the temperature with the smallest log loss.
 
     Classes that a fold has not seen cannot be predicted: their rows count as errors,
-    and say nothing about the temperature. A measure other than the accuracy is averaged
-    over the folds, without those where it is undefined.
+    and say nothing about the temperature. Nor do those of a fold whose fit found no
+    evidence, and predicts the class shares. A measure other than the accuracy is
+    averaged over the folds, without those where it is undefined.
     """
     measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
     right: list[np.ndarray] = []
@@ -919,7 +920,8 @@ def score_classes(
         # the temperature of these rows replaces that of rows left out one by one.
         own = fold.gaussians
         calibrated = np.full((len(fold.test), k), -np.inf)
-        calibrated[:, fold.classes] = (fold.log_joint - own.shift) * own.temperature
+        if own.slope > 0:
+            calibrated[:, fold.classes] = (fold.log_joint - own.shift) * own.temperature
         if measure is not None:
             measured.append(_class_measure(measure, fold, codes, k, design))
         best = fold.classes[np.argmax(fold.log_joint, axis=1)]

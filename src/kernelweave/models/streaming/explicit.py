@@ -14,8 +14,8 @@ from kernelweave._array import namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
+    check_total,
     read_design,
-    refuse_odd_total,
     require_enough,
 )
 from kernelweave.models.shared.learner import KernelRows
@@ -213,7 +213,7 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
     if not _enough(moments):
         require_enough(intake.estimator, moments.probe.y)  # says what is missing
     weight = namespace(moments.gram).sum(moments.gram[:, 0, 0])
-    refuse_odd_total(float(weight), type(intake.estimator).__name__)
+    check_total(float(weight), type(intake.estimator).__name__)
     return SummedRows(recipe, moments, intake)
 
 
