@@ -104,12 +104,12 @@ def plot(
     joined: bool = False,
 ) -> str:
     """Points or curves by name; ticks, the same on both axes, come with a diagonal."""
-    left, bottom, below = (52, 340, 37) if ticks else (28, 340, 18)
-    right = WIDTH - 14
+    bottom, below = (340, 37) if ticks else (340, 18)
+    left, right = 28.0, WIDTH - 14.0
     if ticks:
         # room for the longest number, beside the name of the axis and at its end
         widest = LETTER_WIDTH * max(len(number(t)) for t in ticks)
-        left, right = max(left, 24 + widest), min(right, WIDTH - widest / 2)
+        left, right = max(52, 24 + widest), min(right, WIDTH - widest / 2)
         ends = [(ticks[0], ticks[-1])] * 2
     else:
         drawn = (np.concatenate([one[k] for one in series]) for k in (1, 2))
