@@ -556,6 +556,29 @@ def test_dates_matter_where_they_are_used(capsys):
         assert [row["prediction"] for row in found] == wanted[known].tolist()
 
 
+def test_classes_that_are_dates(capsys):
+    """They are the same in a CSV file and a spreadsheet, and as a model knows them."""
+    rng = np.random.default_rng(0)
+    days = np.array(["2020-01-01", "2020-06-01"])[np.arange(N) % 2]
+    frame = pandas.DataFrame({"x": rng.normal(size=N), "day": days})
+    frame.to_csv("rows.csv", index=False)
+    model = kernelweave.MultipleKernelFDA(norm=1, alpha=0.1, cv=None)
+    kernelweave.save(model.fit(frame[["x"]], days), "text.kw")
+    fit = ["fit", "rows.csv", "--label", "day", *FAST, "--save", "dates.kw"]
+    assert main([*fit, "--quiet"]) == 0
+    new = frame.assign(x=rng.normal(size=N))
+    new.to_csv("new.csv", index=False)
+    new.assign(day=pandas.to_datetime(days)).to_parquet("new.parquet")
+    for name, rows in (
+        ("text.kw", "new.csv"),
+        ("dates.kw", "new.csv"),
+        ("dates.kw", "new.parquet"),
+    ):
+        found = told(capsys, "predict", name, rows, "--label", "day")
+        right = [row["day"] == row["prediction"] for row in found["predictions"]]
+        assert found["accuracy"] == np.mean(right) > 0
+
+
 # evaluate, inspect, report ------------------------------------------------------------
 
 

@@ -325,6 +325,19 @@ def test_bars_keep_in_the_picture():
     assert "(98 % to 100 %)" in drawn and "120 %" not in drawn
 
 
+@pytest.mark.parametrize("value", [-1.12e-05, 1.12e-05, -123456.0, 2.5e6])
+def test_numbers_are_not_cut_off(value):
+    ends = charts.round_ticks(*sorted((0.0, value)))
+    drawn = charts.bars([Bar("a", value), Bar("b", value / 3)], "t", "")
+    drawn += charts.plot([("a", np.array(ends), np.array(ends))], "t", ("", ""), ends)
+    pattern = r'x="([\d.-]+)" y="[\d.]+" text-anchor="(\w+)"[^>]*>([^<]*)<'
+    shares = {"start": 0, "middle": 0.5, "end": 1}
+    for place, anchor, text in re.findall(pattern, drawn):
+        width = 9 * len(text)  # of wide letters
+        start = float(place) - width * shares[anchor]
+        assert start >= 0 and start + width <= charts.WIDTH, text
+
+
 def test_equal_weights_beside_a_constant_view():
     model, X, y = pages.data("three classes")
     X[:, 2:] = 1.0

@@ -33,6 +33,7 @@ from kernelweave.cli.samples import (
     training_samples,
     views_of_model,
     with_columns_of,
+    with_labels,
 )
 from kernelweave.cli.score import print_score
 from kernelweave.cli.seen import TRAINING, digests, digests_as_text, were_seen
@@ -85,7 +86,7 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
     }
     read_settings(options, sorted(set.union(*parameters.values())))
     tables = read_tables(options.data, options.id)
-    samples = training_samples(tables, options)
+    samples = with_labels(training_samples(tables, options), tables, model)
     if model is not None:
         _check_views(model, options, samples)
         samples = with_columns_of(model, samples, tables)

@@ -262,7 +262,8 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     texts = [r["column"] for r in model.column_summary_ if r["kind"] == "text"]
     data = joined.data.reindex(columns=wanted)
     data = with_dates(data, tables.files.values(), texts)
-    return replace(joined, data=data, views=views, target=target)
+    found = replace(joined, data=data, views=views, target=target)
+    return with_labels(found, tables, model)
 
 
 def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> Any:
@@ -288,6 +289,19 @@ def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> An
                 )
             data[name] = dates
     return data
+
+
+def with_labels(samples: Samples, tables: Tables, model: Any) -> Samples:
+    """The same rows; labels that look like dates become dates, as columns do.
+
+    A CSV file then has the same labels as a spreadsheet. The classes of a fitted model
+    stay as they are.
+    """
+    labels, classes = samples.target, getattr(model, "classes_", ())
+    if labels is None or set(labels).intersection(classes):
+        return samples
+    dated = with_dates(labels.to_frame(), tables.files.values())
+    return replace(samples, target=dated.iloc[:, 0])
 
 
 def with_columns_of(model: Any, samples: Samples, tables: Tables) -> Samples:

@@ -26,6 +26,8 @@ BAR_ROW, THICK = 44, 16
 ON_A_TICK = 1e-9
 #: Maximum number of characters in a label.
 LETTERS = 52
+#: Width of a character in a wide font, in the units of the picture.
+LETTER_WIDTH = 9
 #: More points than this make a page heavy and a picture no clearer.
 MOST_POINTS = 2000
 #: A curve with fewer points has marks at them.
@@ -56,7 +58,10 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
         rows = [Bar(r.label, r.value, tuple(np.clip(r.ends, 0, 1))) for r in rows]
     drawn = [v for row in rows for v in (0.0, row.value, *row.ends) if math.isfinite(v)]
     ticks = round_ticks(min(drawn, default=0.0), max(drawn, default=0.0))
-    left, right = 20, WIDTH - 64  # room for numbers
+    # room for half of the first tick, and for the longest number
+    longest = max((len(number(row.value, percent)) for row in rows), default=0)
+    left = max(20, LETTER_WIDTH * len(number(ticks[0], percent)) / 2)
+    right = WIDTH - max(64, 6 + LETTER_WIDTH * longest)
     scale = _scale(ticks[0], ticks[-1], left, right)
     bottom = BAR_ROW * len(rows) + 6
     parts = [
@@ -99,13 +104,17 @@ def plot(
     joined: bool = False,
 ) -> str:
     """Points or curves by name; ticks, the same on both axes, come with a diagonal."""
-    left, bottom, below = (52, 340, 37) if ticks else (28, 340, 18)
+    bottom, below = (340, 37) if ticks else (340, 18)
+    left, right = 28.0, WIDTH - 14.0
     if ticks:
+        # room for the longest number, beside the name of the axis and at its end
+        widest = LETTER_WIDTH * max(len(number(t)) for t in ticks)
+        left, right = max(52, 24 + widest), min(right, WIDTH - widest / 2)
         ends = [(ticks[0], ticks[-1])] * 2
     else:
         drawn = (np.concatenate([one[k] for one in series]) for k in (1, 2))
         ends = [(float(values.min()), float(values.max())) for values in drawn]
-    x = _scale(*ends[0], left + 10, WIDTH - 14)
+    x = _scale(*ends[0], left + 10, right)
     y = _scale(*ends[1], bottom - 10, 14)
     parts = [
         f'<rect class="frame" x="{left}" y="4" width="{WIDTH - left - 4}" '
