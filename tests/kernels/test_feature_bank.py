@@ -43,6 +43,14 @@ def test_products(banks, rng, xp_backend):
     assert bank.apply(single).dtype == single.dtype
 
 
+@pytest.mark.parametrize("widths", [[3, 0, 10], [0, 13], [13, 0]])
+def test_a_kernel_without_features_is_zero(rng, widths):
+    Z, b = rng.normal(size=(8, 13)), rng.normal(size=(8, 2))
+    bank = FeatureBank(Z, widths)
+    expected = [np.sum(b * (bank.kernel(i) @ b)) for i in range(len(widths))]
+    assert_allclose(bank.quad(b), expected, atol=1e-12)
+
+
 def test_subset(banks, rng):
     bank, dense = banks
     some, same = bank.subset(np.array([0, 2])), dense.subset(np.array([0, 2]))

@@ -197,4 +197,5 @@ class FeatureBank(KernelBank):
 
 def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
     """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
-    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])
+    parts = np.split(values, np.cumsum(widths)[:-1])  # which may be empty
+    return np.array([np.sum(part) for part in parts])
