@@ -13,12 +13,14 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
+    block_entries,
     centred,
     column_means,
     deviations,
     from_numpy,
     is_numpy,
     is_square_safe,
+    row_chunks,
     to_numpy,
 )
 from kernelweave.kernels.base import Kernel
@@ -367,7 +369,10 @@ class FeatureRecipe:
                     passed[key] = apply_steps(self.steps[i], rows)
                     if issparse(passed[key]):
                         passed[key] = dense_rows(passed[key])
-                block[...] = made.transform(passed[key])
+                # In blocks, since a map takes several times the memory of its result.
+                width, entries = made.n_features, block_entries(out)
+                for part in row_chunks(out.shape[0], width, entries):
+                    block[part, :] = made.transform(passed[key][part, :])
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]], numbers)
             start += made.n_features
