@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
+    at_home,
     block_entries,
     centred,
     column_means,
@@ -364,7 +365,7 @@ class FeatureRecipe:
             with np.errstate(over="ignore", invalid="ignore"):
                 if key not in passed:
                     rows = views[self.view_of[i]]
-                    rows = rows.toarray() if issparse(rows) else rows
+                    rows = at_home(rows.toarray(), out) if issparse(rows) else rows
                     rows = rows_for(self.kernels[i], rows)
                     passed[key] = apply_steps(self.steps[i], rows)
                     if issparse(passed[key]):
@@ -406,7 +407,7 @@ class FeatureRecipe:
         """
         scale = np.ones(rows.shape[1])
         for step in self.steps[i]:
-            scale *= np.asarray(step.scale_, dtype=np.float64)
+            scale *= to_numpy(step.scale_).astype(np.float64)
         found, origin = csr_array(rows), self.origins[self.view_of[i]]
         far = np.flatnonzero(origin)
         if len(far):
