@@ -175,7 +175,7 @@ class Bank(Protocol):
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
 
-    def quad(self, b: Array) -> Array:
+    def quad(self, b: Array) -> np.ndarray:
         """``tr(B' G_i B)`` for every kernel, (p,)."""
 
     def rounded_traces(self) -> np.ndarray:

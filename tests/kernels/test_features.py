@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -233,6 +235,19 @@ def test_recipe_of_all_views(method, rng, xp_backend):
     reports = recipe.report(blocks)
     assert [r.how == "exact" for r in reports] == [True, True, False, False, True]
     assert all(r.error == 0 for r in reports if r.how == "exact")
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.3), Polynomial(2)], ids=str)
+def test_features_are_written_in_little_memory_besides_their_own(kernel, rng):
+    X = rng.normal(size=(3000, 40))
+    recipe = FeatureRecipe([View("a", kernel, [])], [X[:50]], "random", 1000)
+    out = np.empty((len(X), recipe.n_features))
+    tracemalloc.start()
+    recipe.write([X], out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert_allclose(out[-9:], recipe.maps[0].transform(X[-9:]), atol=1e-12)
+    assert peak < 1.5 * out.nbytes  # measured: 0.9; 2 or more without blocks
 
 
 def test_sparse_rows_stay_sparse_for_linear_kernels_only(rng):

@@ -166,6 +166,23 @@ def test_a_device_takes_rows_and_gives_numpy_back(estimator, table):
     assert all(type(one.source.like).__module__ == "torch" for one in maps)
 
 
+@pytest.mark.parametrize("estimator", some(ONE_EACH))
+def test_a_device_changes_no_types_of_what_a_model_holds(estimator, table):
+    """The classes are labels in NumPy, wherever the rows are."""
+    torch = pytest.importorskip("torch")
+    X, y = torch.asarray(table[0]), table[1]
+    here = clone(estimator).set_params(views=VIEWS)
+    there = clone(here).set_params(device="cpu").fit(X, y)
+    same_model(there, here.fit(X, y), X)
+    method = "predict" if hasattr(there, "predict") else "transform"
+    found = to_numpy(getattr(there, method)(X))
+    assert_allclose(found, to_numpy(getattr(here, method)(X)), atol=1e-6)
+    types = {name: type(value) for name, value in vars(here).items()}
+    assert types == {name: type(value) for name, value in vars(there).items()} | {
+        "device": type(None)
+    }
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("estimator", some(EXPLICIT))
 def test_a_device_takes_rows_to_explicit_features(estimator, dtype, table):
@@ -201,7 +218,9 @@ def test_a_device_takes_tables_of_numbers_to_auto(estimator, table):
         clone(there).fit(frame, y)
 
 
-@pytest.mark.parametrize("name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA"])
+@pytest.mark.parametrize(
+    "name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA", *EXPLICIT]
+)
 def test_a_device_takes_sparse_rows_in_fit_and_later(name, table):
     pytest.importorskip("torch")
     X, y = table

@@ -233,7 +233,7 @@ class Kernel(BaseEstimator):
 
 def brief(value: Any) -> str:
     """The value of a parameter, for tables."""
-    if is_array(value):
+    if is_array(value) and value.ndim > 0:  # unlike NumPy's numbers
         return f"array of shape {tuple(value.shape)}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 

@@ -183,7 +183,7 @@ class KernelBank(ABC):
     def _screened(self, kernels: np.ndarray) -> np.ndarray:
         """:meth:`identity_likeness`, from some of the rows where these are enough."""
         n = self.n_samples
-        if n <= SCREENED:
+        if n <= SCREENED or not len(kernels):
             return _cosines(self, kernels, self.n_rows)
         # Fewer rows of a kernel look more like the identity than all of them.
         found = _cosines(self.restrict(np.arange(0, n, -(-n // SCREENED))), kernels)

@@ -13,12 +13,15 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
+    at_home,
+    block_entries,
     centred,
     column_means,
     deviations,
     from_numpy,
     is_numpy,
     is_square_safe,
+    row_chunks,
     to_numpy,
 )
 from kernelweave.kernels.base import Kernel
@@ -362,12 +365,15 @@ class FeatureRecipe:
             with np.errstate(over="ignore", invalid="ignore"):
                 if key not in passed:
                     rows = views[self.view_of[i]]
-                    rows = rows.toarray() if issparse(rows) else rows
+                    rows = at_home(rows.toarray(), out) if issparse(rows) else rows
                     rows = rows_for(self.kernels[i], rows)
                     passed[key] = apply_steps(self.steps[i], rows)
                     if issparse(passed[key]):
                         passed[key] = dense_rows(passed[key])
-                block[...] = made.transform(passed[key])
+                # In blocks, since a map takes several times the memory of its result.
+                width, entries = made.n_features, block_entries(out)
+                for part in row_chunks(out.shape[0], width, entries):
+                    block[part, :] = made.transform(passed[key][part, :])
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]], numbers)
             start += made.n_features
@@ -401,7 +407,7 @@ class FeatureRecipe:
         """
         scale = np.ones(rows.shape[1])
         for step in self.steps[i]:
-            scale *= np.asarray(step.scale_, dtype=np.float64)
+            scale *= to_numpy(step.scale_).astype(np.float64)
         found, origin = csr_array(rows), self.origins[self.view_of[i]]
         far = np.flatnonzero(origin)
         if len(far):

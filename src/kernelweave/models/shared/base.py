@@ -646,7 +646,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     def _bring_home(self) -> None:
         """Move fitted attributes from the device of the kernels to that of X."""
         for name, value in list(vars(self).items()):
-            mine = name.endswith("_") and is_array(value)
+            mine = name.endswith("_") and is_array(value) and not is_numpy(value)
             if mine and not same_home(value, self._like):
                 xp, home = namespace(self._like), device(self._like)
                 setattr(self, name, xp.asarray(to_numpy(value), device=home))
