@@ -201,7 +201,9 @@ def test_a_device_takes_tables_of_numbers_to_auto(estimator, table):
         clone(there).fit(frame, y)
 
 
-@pytest.mark.parametrize("name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA"])
+@pytest.mark.parametrize(
+    "name", ["KernelFDA", "MultipleKernelSVC", "MixtureKDA", *EXPLICIT]
+)
 def test_a_device_takes_sparse_rows_in_fit_and_later(name, table):
     pytest.importorskip("torch")
     X, y = table

@@ -53,6 +53,13 @@ def test_fits_set_every_documented_attribute(estimator):
     assert not missing
 
 
+def test_the_names_of_a_model_without_a_norm_are_listed():
+    """As for completion by the tabulator: scikit-learn looks at every property."""
+    X, y = load_iris(return_X_y=True)
+    model = clone(SETTINGS["MultipleKernelFDA-loo"]).set_params(views=VIEWS)
+    assert {"predict", "kernel_weights_"} <= set(dir(model.fit(X[::5], y[::5])))
+
+
 def subclasses(kind):
     """All subclasses in the package, in modules that only the papers need too."""
     for module in pkgutil.iter_modules(reference.__path__, f"{reference.__name__}."):

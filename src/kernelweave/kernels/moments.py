@@ -341,29 +341,30 @@ class ChunkRecipe:
                 for i in kept
             }
             grams = [
-                _with_sparse(gram, to_numpy(rows[part, :]), pieces, part, recipe, head)
+                _with_sparse(gram, rows[part, :], pieces, part, recipe, head)
                 for gram, part in zip(grams, parts, strict=True)
             ]
         return xp.stack(grams)
 
 
 def _with_sparse(
-    gram: np.ndarray,
-    rows: np.ndarray,
+    gram: Array,
+    rows: Array,
     pieces: dict[int, Any],
     part: slice,
     recipe: FeatureRecipe,
     head: int,
-) -> np.ndarray:
+) -> Array:
     """Insert the products of sparse features among those of the dense ones."""
     where = [np.arange(b.start, b.stop) for b in (recipe.blocks[i] for i in pieces)]
     last = head + np.concatenate(where)  # the columns of sparse features
     first = np.setdiff1d(np.arange(head + recipe.n_features), last)
     features = sparse.hstack([piece[part] for piece in pieces.values()]).tocsr()
-    cross = np.asarray(features.T @ rows)
+    cross = np.asarray(features.T @ to_numpy(rows))
     square = (features.T @ features).toarray()
     order = np.argsort(np.concatenate([first, last]))
-    return np.block([[gram, cross.T], [cross, square]])[np.ix_(order, order)]
+    joint = np.block([[to_numpy(gram), cross.T], [cross, square]])
+    return from_numpy(joint[np.ix_(order, order)], gram)
 
 
 def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> Array:

@@ -362,7 +362,7 @@ class FeatureRecipe:
             with np.errstate(over="ignore", invalid="ignore"):
                 if key not in passed:
                     rows = views[self.view_of[i]]
-                    rows = rows.toarray() if issparse(rows) else rows
+                    rows = _as_rows(rows.toarray(), out) if issparse(rows) else rows
                     rows = rows_for(self.kernels[i], rows)
                     passed[key] = apply_steps(self.steps[i], rows)
                     if issparse(passed[key]):

@@ -898,7 +898,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _weight_set(self) -> WeightSet:
         """The weights allowed by the norm that was given or chosen."""
-        assert self.norm_ is not None
+        if self.norm_ is None:  # as dir(model) expects
+            raise AttributeError("weights of least leave-one-out error have no norm")
         return weight_set_of_norm(self.norm_, fixed=False)
 
     def _inner_products(self, X: Any, Z: Any) -> Array:
