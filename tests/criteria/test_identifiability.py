@@ -101,6 +101,8 @@ def test_a_few_rows_show_what_is_unlike_the_identity(rng, monkeypatch):
     assert read == [4, 5] and np.all(likeness[4:] > 0.95)
     # measured over 21 seeds: at most 0.18; those above, 0.98 or more
     assert np.all(likeness[:4] < 0.9)
+    monkeypatch.setattr(bank, "restrict", pytest.fail)  # no row is read again
+    np.testing.assert_array_equal(bank.identity_likeness(np.arange(6)), likeness)
 
 
 def test_a_narrow_kernel_makes_a_learned_alpha_unidentifiable(rng):

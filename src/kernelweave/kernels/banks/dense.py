@@ -173,7 +173,8 @@ class KernelBank(ABC):
         """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
         known, asked = self._likeness, [int(i) for i in kernels]
         new = np.array([i for i in asked if i not in known], dtype=int)
-        known.update(zip(new.tolist(), self._screened(new).tolist(), strict=True))
+        if len(new):
+            known.update(zip(new.tolist(), self._screened(new).tolist(), strict=True))
         return np.array([known[i] for i in asked])
 
     def _screened(self, kernels: np.ndarray) -> np.ndarray:
