@@ -66,6 +66,16 @@ def test_rounding_of_single_precision_is_larger(rng, xp_backend):
     assert projector is None
 
 
+@pytest.mark.parametrize("level", [None, 1e-9, 1e9])
+def test_a_narrow_kernel_takes_no_factorisation(level, rng, xp_backend, monkeypatch):
+    places = rng.permutation(N)  # rows at a distance of at least one
+    K = xp_backend.asarray(np.exp(-5.0 * (places[:, None] - places) ** 2))
+    center_in_place(K)
+    K *= level or 1.0
+    monkeypatch.setattr("kernelweave.kernels.checks.cholesky", pytest.fail)
+    assert ensure_psd(K, "k", "error", level=level) == (None, None)
+
+
 @pytest.mark.parametrize("size", [0.01, 0.5, 3.0])
 def test_a_negative_eigenvalue_along_the_ones_is_found(size, rng, xp_backend):
     """Without centring, nothing is known about that direction."""

@@ -177,13 +177,14 @@ class KernelBank(ABC):
         """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
         known, asked = self._likeness, [int(i) for i in kernels]
         new = np.array([i for i in asked if i not in known], dtype=int)
-        known.update(zip(new.tolist(), self._screened(new).tolist(), strict=True))
+        if len(new):
+            known.update(zip(new.tolist(), self._screened(new).tolist(), strict=True))
         return np.array([known[i] for i in asked])
 
     def _screened(self, kernels: np.ndarray) -> np.ndarray:
         """:meth:`identity_likeness`, from some of the rows where these are enough."""
         n = self.n_samples
-        if n <= SCREENED or not len(kernels):
+        if n <= SCREENED:
             return _cosines(self, kernels, self.n_rows)
         # Fewer rows of a kernel look more like the identity than all of them.
         found = _cosines(self.restrict(np.arange(0, n, -(-n // SCREENED))), kernels)
