@@ -532,8 +532,10 @@ def solve(
     """
     _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
-    limit = chosen.max_iter if max_iter is None else max_iter
-    require_count(1, max_iter=limit)
+    limit = chosen.max_iter
+    if max_iter is not None:
+        require_count(1, max_iter=max_iter)
+        limit = max_iter
     aim = tol if aim is None else aim
     require_positive(tol=tol, aim=aim)
     if callback is not None and not callable(callback):
