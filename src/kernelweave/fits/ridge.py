@@ -517,17 +517,14 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
         if pivot**2 < trace * math.sqrt(float(precision.smallest_normal)):
             raise FactorizationError("squares of the inverse overflow")
     except FactorizationError as error:
-        if alpha > ENOUGH * float(precision.eps) * abs(trace):
-            raise FactorizationError(
-                f"the weighted sum of kernels has an eigenvalue below "
-                f"{-alpha / unit:.3g}, which rounding in float{precision.bits} does "
-                "not explain: use positive semidefinite kernels, or a larger alpha"
-            ) from error
-        enough = max(ENOUGH * float(precision.eps) * trace, 10.0 * alpha) / unit
+        usual = ENOUGH * float(precision.eps) * trace
+        enough, cause = max(usual, 10.0 * alpha) / unit, "rounding leaves"
+        if alpha > abs(usual):
+            cause = "kernels with negative eigenvalues, or with lost digits, leave"
         advice = ", or float64 input" if precision.bits == 32 else ""
         raise FactorizationError(
             f"alpha={alpha / unit:.3g} is too small for kernels in float"
-            f"{precision.bits}: rounding leaves G + alpha I not positive definite; "
+            f"{precision.bits}: {cause} G + alpha I not positive definite; "
             f"use alpha >= {enough:.1g}{advice}"
         ) from error
     return factor
