@@ -247,7 +247,7 @@ def test_duplicated_kernels(estimator, any_stack):
     if isinstance(model, KernelAlignment):  # an active set keeps one of the two
         assert_allclose(weights[0] + weights[2], plain.kernel_weights_[0], rtol=1e-6)
     else:
-        assert_allclose(weights[0], weights[2], rtol=1e-2)
+        assert_allclose(weights[0], weights[2], rtol=1e-6)
     if isinstance(model, MixtureKDA):  # experts are not compared
         return
     if model.certificate_.stationarity is None:

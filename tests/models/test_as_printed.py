@@ -112,7 +112,8 @@ def test_equation_12_on_sonar(scale):
     model.fit(stack, classes_of(signs, labelled))
     units = np.trace(kernels, axis1=1, axis2=2) / 20.0 if scale == "trace" else 1.0
     assert_allclose(model.certificate_.value, value, rtol=1e-4)
-    assert_allclose(model.kernel_weights_ / units, mu, atol=5e-3)
+    # measured: 2.2e-4 and 6.4e-4 apart
+    assert_allclose(model.kernel_weights_ / units, mu, atol=2e-3)
     assert_allclose(np.trace(model.kernel_), 20.0, rtol=1e-6)
     model.set_params(centre=True, tol=1e-2)
     centred = model.fit(stack, classes_of(signs, labelled))
@@ -133,7 +134,8 @@ def test_equation_11_on_sonar(hides):
     assert_allclose(model.alignment_, value, rtol=1e-5)
     weights = model.kernel_weights_ / np.trace(kernels, axis1=1, axis2=2)
     assert (weights.sum() < 0) == hides
-    assert_allclose(weights / weights.sum(), mu, atol=1e-3)
+    # measured: up to 5e-5 apart
+    assert_allclose(weights / weights.sum(), mu, atol=2e-4)
     assert model.transform(stack).shape == (20, 20)
     # without the unlabelled rows the sum may be less than positive semidefinite there
     own = kernels[:, labelled][:, :, labelled]
@@ -171,7 +173,8 @@ def test_equations_9_and_10_of_ye(rows, solver, tol):
         tol=tol,
     ).fit(X, y)
     assert_allclose(model.certificate_.value, best, rtol=10 * tol)
-    assert_allclose(model.kernel_weights_, theta, atol=2 * tol**0.5)
+    # Weights of gap g are determined to about sqrt(g); measured: up to 2e-5.
+    assert_allclose(model.kernel_weights_, theta, atol=0.1 * tol**0.5)
 
 
 @pytest.mark.parametrize(("centre", "scale"), SETTINGS)
@@ -195,7 +198,8 @@ def test_least_squares_is_that_of_uncentred_kernels_with_an_intercept(
 
     best, weights = best_on_simplex(value, 3)
     assert_allclose(model.certificate_.value, best, rtol=1e-5)
-    assert_allclose(model.kernel_weights_, weights, atol=5e-3)
+    # measured: up to 1.1e-5 apart
+    assert_allclose(model.kernel_weights_, weights, atol=1e-4)
 
     def fit(K, y):  # coefficients, and an intercept without penalty
         m = len(y)

@@ -227,7 +227,8 @@ def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
         for j, model in enumerate((cold, warm)):
             losses[draw, j] = log_loss(labels, model.predict_proba(new))
     without, with_folds = losses.mean(axis=0) - np.log(2)
-    assert with_folds < min(without, 0.2)
+    # measured: 0.0067 without folds, -5e-5 with them
+    assert with_folds < min(without, 0.002)
 
 
 @pytest.mark.parametrize("copies", [1, 5])
