@@ -143,11 +143,12 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	$(PIP) install --quiet -e ".[all]" --group dev $(TORCH)
 	@touch $@
 
-# Without torch, whose lowest version comes with gigabytes of GPU libraries.
+# Without torch, whose lowest version comes with gigabytes of GPU libraries, and without
+# skore, which needs a newer rich than the package does.
 $(VENV)-minimum/.ready: pyproject.toml tests/lower_bounds.py | $(VENV)-minimum/.python
 	@echo "Installing the lowest versions of everything (a few minutes)"
 	$(MINIMUM_PIP) install --quiet --upgrade "pip>=25.1"
-	$(MINIMUM_PIP) install --quiet $$("$(PYTHON)" tests/lower_bounds.py torch)
+	$(MINIMUM_PIP) install --quiet $$("$(PYTHON)" tests/lower_bounds.py torch skore)
 	$(MINIMUM_PIP) install --quiet --no-deps -e .
 	@touch $@
 

@@ -22,7 +22,7 @@ def positive_definite(rng, n):
 
 
 def tolerance(dtype):
-    return 1e-10 if dtype == "float64" else 2e-3
+    return 1e-10 if dtype == "float64" else 2e-5  # measured: up to 4e-6
 
 
 @DTYPES
@@ -34,7 +34,9 @@ def test_cholesky(dtype, overwrite, rng, xp_backend):
         factor = _array.cholesky(given, overwrite=overwrite)
         assert factor.dtype == given.dtype
         lower = np.tril(to_numpy(factor))
-        assert_allclose(lower, np.linalg.cholesky(A), rtol=tolerance(dtype), atol=1e-3)
+        assert_allclose(
+            lower, np.linalg.cholesky(A), rtol=tolerance(dtype), atol=tolerance(dtype)
+        )
         if not overwrite:
             assert_allclose(to_numpy(given), A, rtol=1e-6)
 

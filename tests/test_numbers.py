@@ -99,14 +99,15 @@ def test_columns_far_from_zero(make, views, global_random_seed):
 @pytest.mark.measured
 @every_estimator
 def test_columns_far_from_zero_in_single_precision(make, global_random_seed):
-    """Compared with no offset, also in float32; 1e-2 is ten times the worst case."""
+    """Compared with no offset, also in float32."""
     X, new, _, labels = table(global_random_seed)
     X, new = X.astype(np.float32), new.astype(np.float32)
     far, far_new = X + np.float32(1e3), new + np.float32(1e3)
     assert_array_equal(far - np.float32(1e3), X)
     expected, _ = reference(make, "linear", global_random_seed, "float32")
     model = make(VIEWS["linear"]).fit(far, labels[:40])
-    assert_close(outputs(model, far_new), expected, 1e-2)
+    # What the guide promises for float32; measured: up to 7e-7.
+    assert_close(outputs(model, far_new), expected, 1e-3)
 
 
 def test_a_column_of_seconds_is_not_constant():
@@ -178,7 +179,8 @@ def test_sparse_columns_far_from_zero(features, dtype, offset):
         )
         model = MultipleKernelFDA(VIEWS["linear"], **options).fit(rows, labels[:40])
         found.append(outputs(model, others))
-    assert_close(found[1], found[0], 1e-6 if dtype == "float64" else 1e-2)
+    # measured: up to 1.2e-7 in float32
+    assert_close(found[1], found[0], 1e-9 if dtype == "float64" else 1e-5)
 
 
 def test_columns_with_many_zeros_are_not_moved():
@@ -239,7 +241,7 @@ def test_a_kernel_that_lost_digits_is_still_a_kernel():
     K, cross = (RBF(0.3)(rows, X) for rows in (X, new))
     expected = outputs(KernelFDA("precomputed", cv=None).fit(K, labels[:40]), cross)
     model = KernelFDA("precomputed", cv=None).fit(1e12 + K, labels[:40])
-    assert_close(outputs(model, 1e12 + cross), expected, 1e-2)
+    assert_close(outputs(model, 1e12 + cross), expected, 1e-2)  # measured: 9e-4
     assert any("cancelled 12 of the 16" in text for text in model.kernel_map_.remarks)
 
 
@@ -278,7 +280,8 @@ def test_columns_of_any_size_in_single_precision(make, scale):
     expected, _ = reference(make, "linear", 0, "float32")
     X, new = (rows.astype(np.float32) * np.float32(scale) for rows in (X, new))
     model = make(VIEWS["linear"]).fit(X, labels[:40])
-    assert_close(outputs(model, new), expected, 1e-2)
+    # measured: up to 7e-7, and 1.4e-4 where linear algebra rounds differently
+    assert_close(outputs(model, new), expected, 1e-3)
 
 
 @in_turn(make=ESTIMATORS, scale=[1e-300, 1e300])
@@ -339,6 +342,7 @@ def test_outputs_of_any_size_in_single_precision(options):
     expected = MultipleKernelRidge(**options, cv=None).fit(X, y).predict(new)
     for scale in (1e-30, 1e30):
         found = MultipleKernelRidge(**options, cv=None).fit(X, scale * y).predict(new)
+        # measured: up to 9e-5
         assert_close(found / np.float32(scale), expected, 1e-3)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 
-skore = pytest.importorskip("skore")
+skore = pytest.importorskip("skore", reason="needs skore, of the group 'test'")
 
 
 @pytest.mark.filterwarnings("ignore")  # of skore, about data and metrics

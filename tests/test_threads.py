@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from estimators import ask, every_estimator
+from estimators import ONE_EACH, WITH_FOLDS, ask, every_estimator, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC, _array
 from kernelweave._array import FEW_ENTRIES, few_threads
 from kernelweave.exceptions import KernelWarning
@@ -132,13 +132,12 @@ def test_fits_that_overlap_restore_the_threads():
 @pytest.mark.parametrize(
     "model",
     [
-        KernelFDA(),
-        KernelFDA(scoring="balanced_accuracy"),
-        MultipleKernelFDA(cv=2, objective="loo"),
-        MultipleKernelSVC(solver="newton", C=1e3),
-        MultipleKernelSVC(C="cv"),
+        *some(WITH_FOLDS),
+        *some((*ONE_EACH, "MultipleKernelFDA-loo")),
+        pytest.param(KernelFDA(scoring="balanced_accuracy"), id="scoring"),
+        pytest.param(MultipleKernelSVC(solver="newton", C=1e3), id="newton"),
+        pytest.param(MultipleKernelSVC(C="cv"), id="C by folds"),
     ],
-    ids=lambda model: str(model),
 )
 def test_fits_that_overlap_hide_no_warnings(model, monkeypatch):
     """The filters of warnings belong to all threads, of which any may restore them."""
@@ -159,14 +158,14 @@ def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
     n, weights, found = 1010, np.array([0.3, 0.7]), []
     X, b = rng.normal(size=(n, 3)), rng.normal(size=(n, 2))
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
-    some = np.delete(np.arange(n), [0, 7])
-    assert len(some) ** 2 > _array.FEW_ENTRIES  # even a part of one kernel
+    part = np.delete(np.arange(n), [0, 7])
+    assert len(part) ** 2 > _array.FEW_ENTRIES  # even a part of one kernel
     for threads in (1, 2):
         with threadpool_limits(limits=threads, user_api="blas"):
             source = FeatureSource([View("a", [RBF(), Laplacian()], [0, 1, 2])], [X])
             bank = KernelMap(source, storage=storage).fit()
             answers = [bank.combine(weights), bank.apply(b), bank.apply(b[:, :1])]
-            found.append([*answers, bank.restrict(some).kernel(1)])
+            found.append([*answers, bank.restrict(part).kernel(1)])
     for one, two in zip(*found, strict=True):
         assert np.max(np.abs(two - one)) <= 1e-12 * np.max(np.abs(one))
     gram = center_and_scale(RBF()(X)[None])[0]

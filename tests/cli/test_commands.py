@@ -898,7 +898,8 @@ def test_times_of_all_zones_are_in_utc(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # mudata warns as it makes and writes the file
 def test_mudata(frames, capsys):
     """Modalities are views, the annotation too; copies of the label are not."""
-    mudata, anndata = pytest.importorskip("mudata"), pytest.importorskip("anndata")
+    mudata = pytest.importorskip("mudata", reason="pip install mudata to run this")
+    anndata = pytest.importorskip("anndata")
     labels = frames["clinical"].set_index("patient")
     parts = {}
     for name in ("rna", "mirna"):

@@ -220,7 +220,7 @@ def test_accuracy_is_never_certain(m):
         assert error > 0
     many = np.arange(10_000) % 4 == 0
     np.testing.assert_allclose(
-        score.accuracy(many), [0.25, np.sqrt(0.25 * 0.75 / 10_000)], rtol=1e-3
+        score.accuracy(many), [0.25, np.sqrt(0.25 * 0.75 / 9_999)]
     )
 
 

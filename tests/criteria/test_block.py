@@ -142,7 +142,8 @@ def test_derivatives_by_differences(alpha, rng):
     slope = [(a.value - b.value) / (2 * h) for a, b in sides]
     bend = [(a.gradient - b.gradient) / (2 * h) for a, b in sides]
     assert np.allclose(state.gradient, slope, rtol=1e-5)
-    assert np.allclose(state.hessian, bend, atol=0.01 * np.max(state.hessian))
+    # measured: up to 2e-4 of the largest
+    assert np.allclose(state.hessian, bend, atol=1e-3 * np.max(state.hessian))
     assert np.all(state.gradient <= 0)
     assert np.linalg.eigvalsh(state.hessian)[0] >= -1e-9 * np.max(state.hessian)
     assert sides[0][0].hessian is None
@@ -260,7 +261,8 @@ def test_other_libraries_and_float32(alpha, rng, xp_backend):
         # compare B X, as X may be singular: only B X enters the bound
         before = to_numpy(found.coef.coef) @ found.coef.correlation
         after = to_numpy(mixed.coef) @ mixed.correlation
-        assert np.allclose(after, before, rtol=0.01, atol=0.01)
+        # measured: up to 4e-6
+        assert np.allclose(after, before, rtol=0, atol=1e-4)
 
 
 def test_is_marked_as_the_block_form(rng):

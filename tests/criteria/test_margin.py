@@ -59,7 +59,8 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
     ]
     size = np.max(np.abs(state.hessian)) + 1e-4 * np.max(np.abs(state.gradient))
     # The active set may change within a finite-difference step.
-    np.testing.assert_allclose(state.hessian, rows, rtol=0.05, atol=0.02 * size)
+    # measured in 100 seeds: up to 1.6e-3
+    np.testing.assert_allclose(state.hessian, rows, rtol=0, atol=5e-3 * size)
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
 
@@ -75,7 +76,7 @@ def test_an_active_set_continues_where_a_path_gives_up(rng, kind):
     found = criterion.evaluate(weights)
     assert found.n_factorizations < expected.n_factorizations
     assert found.value == pytest.approx(expected.value, rel=2e-6)
-    for name in ("gradient", "hessian", "coef"):  # 2e-3 at most with 80 seeds
+    for name in ("gradient", "hessian", "coef"):  # measured in 80 seeds: up to 2e-3
         wanted = getattr(expected, name)
         size = np.max(np.abs(wanted))
         np.testing.assert_allclose(getattr(found, name), wanted, atol=0.01 * size)

@@ -412,11 +412,11 @@ def test_messages_say_where_a_set_is_available(folder, offline):
 
 
 def test_yeast_is_read_from_river():
-    pytest.importorskip("river")
+    pytest.importorskip("river", reason="pip install river to run this")
     bunch = fetch_views("yeast", target="class12", as_frame=False)
     assert bunch.data.shape == (2417, 103)
     assert [name for name, _, _ in bunch.views] == ["expression", "profile"]
-    assert np.mean(bunch.target) == pytest.approx(0.751, abs=1e-3)
+    assert np.mean(bunch.target) == pytest.approx(0.751, abs=5e-4)  # three digits
 
 
 def test_genes_without_names_are_one_view(folder):

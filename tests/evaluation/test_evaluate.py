@@ -85,7 +85,7 @@ def test_r2_and_its_standard_error(rows):
         1 - np.delete(u, i).sum() / np.delete(v, i).sum() for i in range(60)
     ]
     jackknife = np.sqrt(59 / 60 * np.sum((without - np.mean(without)) ** 2))
-    assert own["score_se"] == pytest.approx(jackknife, rel=0.1)
+    assert own["score_se"] == pytest.approx(jackknife, rel=0.12)  # measured: 0.04
     assert result.table[-1]["score"] == result.table[-1]["score_se"] == 0  # not 1e-17
     assert result.table[-1]["lead"] == pytest.approx(own["score"])
 

@@ -458,7 +458,8 @@ def test_noise_by_expectation_maximisation(start, c):
     grid = np.geomspace(levels[-1] / 3, levels[-1] * 3, 2001)
     best = path.log_marginal(grid, 1.0)[:, 0]
     assert values[-1] >= best.max() - 1e-9
-    assert_allclose(levels[-1], grid[np.argmax(best)], rtol=2e-3)
+    # the middle of the grid
+    assert_allclose(levels[-1], grid[np.argmax(best)], rtol=1e-12)
     printed = float(squares) / n
     # measured: 0.22 to 0.53, where the other is 0.38 to 0.79
     assert printed < 0.99 * levels[-1]
@@ -523,12 +524,11 @@ def test_gaussians_with_a_spread_of_their_own(rng):
         ClassGaussians.fit(z, class_target(codes, 3), codes, np.full((90, 3), 4.0)),
     )
     assert even.scatter == 4.0
-    assert_allclose(8 * even.variance, plain.variance, rtol=1e-3)
+    assert_allclose(8 * even.variance, plain.variance)
     new = rng.normal(size=(5, 3))
     assert_allclose(
         np.diff(even.log_joint(new, np.full((5, 3), 4.0))),
         np.diff(plain.log_joint(new)),
-        rtol=1e-3,
     )
     sure = even.log_joint(new, np.full((5, 3), 1e9))
     # nothing known: the prior, whatever the temperature

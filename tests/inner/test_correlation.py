@@ -99,7 +99,8 @@ def test_a_looser_tolerance_is_met_and_central(rng):
     assert 1e-8 < (found.upper - found.value) / found.upper <= 1e-6
     product = found.correlation @ (np.diag(found.diagonal) - a)
     eigenvalues = np.linalg.eigvals(product).real
-    assert np.allclose(eigenvalues, found.mu, rtol=0.05)
+    # measured: up to 5e-4 apart
+    assert np.allclose(eigenvalues, found.mu, rtol=5e-3, atol=0)
 
 
 def test_where_rounding_ends_the_search_the_best_point_is_kept(rng):
@@ -134,7 +135,7 @@ def test_curvature_is_the_derivative_of_the_smoothed_maximiser(tol, rng):
     for i in range(m):
         x = [central_point(a + s * step * slopes[i], found.mu, start) for s in (1, -1)]
         differences[i] = np.einsum("kl,jkl->j", (x[0] - x[1]) / (2 * step), slopes)
-    atol = 0.05 * np.max(np.abs(differences))
+    atol = 2e-3 * np.max(np.abs(differences))  # measured: up to 2e-4
     assert np.allclose(curvature, differences, atol=atol)
 
 

@@ -131,7 +131,9 @@ def test_of_many_best_intercepts_the_middle_is_taken(loss):
 def test_a_low_rank_and_a_large_box_are_left_to_the_interior_point_method():
     F, signs = draw(np.random.default_rng(2), n=40, features=2)
     machines = solve_machines(F @ F.T, signs, 1e4, 1e-8)
-    assert max(machine.gap for machine in machines) < 1e-2  # LIBSVM's own: 0.9
+    assert (
+        max(machine.gap for machine in machines) < 1e-4
+    )  # measured: 3e-6; LIBSVM's own: 0.9
 
 
 def test_a_hard_margin_of_any_size_is_found_exactly(rng):

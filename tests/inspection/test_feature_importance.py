@@ -22,13 +22,12 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import resample
 
-from estimators import ONE_EACH, OWN_WAYS, is_fixed_sum, some
+from estimators import ONE_EACH, OWN_WAYS, fits_with, is_fixed_sum, kinds, some
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    MultipleKernelSVC,
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import (
@@ -211,7 +210,7 @@ def test_resamples_of_groups_are_not_to_be_trusted(rng):
         feature_importance(model, "v", X=X, y=X[:, 0], n_resamples=2, random_state=0)
 
 
-@pytest.mark.parametrize("kind", [MultipleKernelRidge, KernelFDA, MultipleKernelSVC])
+@pytest.mark.parametrize("kind", kinds(is_fixed_sum, fits_with("sample_weight")))
 def test_refits_without_weights_are_announced(rng, kind):
     X, y, each = rng.normal(size=(20, 4)), np.arange(20) % 2, np.arange(1.0, 21.0)
     views = [("v", "linear", [0, 1]), ("w", "linear", [2, 3])]

@@ -19,7 +19,7 @@ DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
 
 def tolerance(dtype):
-    return 1e-10 if dtype == "float64" else 1e-3
+    return 1e-10 if dtype == "float64" else 1e-4  # measured: up to 1.4e-5
 
 
 @DTYPES

@@ -338,7 +338,7 @@ def test_array_libraries(missing, dtype, rng, xp_backend):
     wanted = expected.fit().stack
     kernel_map = feature_map(X, mask, missing, move)
     found = kernel_map.fit().stack
-    atol = 1e-9 if dtype == "float64" else 2e-3
+    atol = 1e-9 if dtype == "float64" else 2e-5  # measured: up to 4e-6
     assert found.dtype == move(X).dtype
     assert_allclose(to_numpy(found), wanted, atol=atol)
     rows = ObservedViews(blocks_of(new, new_mask, move), new_mask)
@@ -348,7 +348,8 @@ def test_array_libraries(missing, dtype, rng, xp_backend):
     assert projected.dtype == move(X).dtype
     wanted = expected.project(plain, weights, coef)
     # The number of small eigenvalues that count as zero depends on the precision.
-    atol = 1e-8 if dtype == "float64" else 0.1 * np.abs(wanted).max()
+    # measured: up to 7e-6 in float32
+    atol = 1e-8 if dtype == "float64" else 1e-3 * np.abs(wanted).max()
     assert_allclose(to_numpy(projected), wanted, atol=atol)
 
 

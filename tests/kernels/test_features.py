@@ -79,7 +79,8 @@ def test_features_keep_the_digits_of_columns_far_from_zero(
         grams.append([centred(z @ z.T) for z in Z])
     for K, L in zip(*grams, strict=True):
         # float32: Nystroem drops directions whose eigenvalues are rounding errors
-        assert_allclose(L, K, atol=1e-11 if dtype == "float64" else 2e-3)
+        # measured: up to 6e-7
+        assert_allclose(L, K, atol=1e-11 if dtype == "float64" else 1e-5)
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.3), Laplacian(0.2)], ids=str)

@@ -140,7 +140,7 @@ def test_explicit_features(table, features):
         MultipleKernelFDA([("v", *view)], **given).fit(X, y).decision_function(X)
         for view in ((Similarity(products(X), IDS), "id"), ("linear", ["c", "d"]))
     )
-    assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_products_of_views_leave_ids_out(table):

@@ -8,14 +8,13 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.svm import SVC
 
-from estimators import ONE_EACH, some, takes
+from estimators import ONE_EACH, output, some, takes
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
-    SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
@@ -113,7 +112,8 @@ def test_equation_12_on_sonar(scale):
     model.fit(stack, classes_of(signs, labelled))
     units = np.trace(kernels, axis1=1, axis2=2) / 20.0 if scale == "trace" else 1.0
     assert_allclose(model.certificate_.value, value, rtol=1e-4)
-    assert_allclose(model.kernel_weights_ / units, mu, atol=5e-3)
+    # measured: 2.2e-4 and 6.4e-4 apart
+    assert_allclose(model.kernel_weights_ / units, mu, atol=2e-3)
     assert_allclose(np.trace(model.kernel_), 20.0, rtol=1e-6)
     model.set_params(centre=True, tol=1e-2)
     centred = model.fit(stack, classes_of(signs, labelled))
@@ -134,7 +134,8 @@ def test_equation_11_on_sonar(hides):
     assert_allclose(model.alignment_, value, rtol=1e-5)
     weights = model.kernel_weights_ / np.trace(kernels, axis1=1, axis2=2)
     assert (weights.sum() < 0) == hides
-    assert_allclose(weights / weights.sum(), mu, atol=1e-3)
+    # measured: up to 5e-5 apart
+    assert_allclose(weights / weights.sum(), mu, atol=2e-4)
     assert model.transform(stack).shape == (20, 20)
     # without the unlabelled rows the sum may be less than positive semidefinite there
     own = kernels[:, labelled][:, :, labelled]
@@ -172,7 +173,8 @@ def test_equations_9_and_10_of_ye(rows, solver, tol):
         tol=tol,
     ).fit(X, y)
     assert_allclose(model.certificate_.value, best, rtol=10 * tol)
-    assert_allclose(model.kernel_weights_, theta, atol=2 * tol**0.5)
+    # Weights of gap g are determined to about sqrt(g); measured: up to 2e-5.
+    assert_allclose(model.kernel_weights_, theta, atol=0.1 * tol**0.5)
 
 
 @pytest.mark.parametrize(("centre", "scale"), SETTINGS)
@@ -196,7 +198,8 @@ def test_least_squares_is_that_of_uncentred_kernels_with_an_intercept(
 
     best, weights = best_on_simplex(value, 3)
     assert_allclose(model.certificate_.value, best, rtol=1e-5)
-    assert_allclose(model.kernel_weights_, weights, atol=5e-3)
+    # measured: up to 1.1e-5 apart
+    assert_allclose(model.kernel_weights_, weights, atol=1e-4)
 
     def fit(K, y):  # coefficients, and an intercept without penalty
         m = len(y)
@@ -273,14 +276,9 @@ def test_kernels_made_on_the_fly_are_the_same(model, centre, scale, rows):
 @pytest.mark.parametrize(
     "model",
     [
-        KernelFDA(alpha=0.5, cv=None),
-        MultipleKernelFDA(norm=2, alpha=0.5, cv=None),
-        SubspaceKernel(norm=1, alpha=0.5),
-        SubspaceKernelSVC(),
-        SubspaceKernelSVC(uncorrelated=False, alpha=0.5, norm=float("inf")),
-        MultipleKernelSVC(C="cv", tol=1e-2),
+        *some((*ONE_EACH, "SubspaceKernelSVC-plain"), takes("scale"), alpha=0.5),
+        pytest.param(MultipleKernelSVC(C="cv", tol=1e-2), id="MultipleKernelSVC-cv"),
     ],
-    ids=lambda model: type(model).__name__,
 )
 def test_unscaled_kernels_of_trace_n_are_the_default(model, rows):
     """Kernels of trace n need no scaling, and a small or large unit loses no digits."""
@@ -290,15 +288,11 @@ def test_unscaled_kernels_of_trace_n_are_the_default(model, rows):
     own *= (len(X) / np.trace(own, axis1=1, axis2=2))[:, None, None]
     stack = np.moveaxis(own, 0, -1)
     plain = model.set_params(views="precomputed").fit(stack, y)
-    weights, shown = (
-        plain.kernel_weights_,
-        plain.predict(stack) if hasattr(plain, "predict") else None,
-    )
+    weights, shown = plain.kernel_weights_, output(plain, stack)
     again = model.set_params(scale=None).fit(stack, y)
     if not isinstance(model, SubspaceKernelSVC):  # whose C is then that of the paper
         assert_allclose(again.kernel_weights_, weights, atol=1e-6)
-        if shown is not None:
-            assert np.mean(again.predict(stack) == shown) == 1.0
+        assert_allclose(output(again, stack), shown, atol=1e-6)
     assert sum(again.view_shares_.values()) == pytest.approx(1.0)
 
 

@@ -220,7 +220,7 @@ def test_infinite_norm_is_the_uniform_mean(k, make_problem):
     share = model.kernel_weights_ / np.sum(model.kernel_weights_)
     assert_allclose(share, uniform.kernel_weights_)
     assert_allclose(
-        model.alpha_ / np.sum(model.kernel_weights_), uniform.alpha_, rtol=1e-3
+        model.alpha_ / np.sum(model.kernel_weights_), uniform.alpha_, rtol=1e-6
     )
     assert_allclose(
         model.predict_proba(problem.new), uniform.predict_proba(problem.new), atol=1e-4

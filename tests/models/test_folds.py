@@ -16,13 +16,11 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, fits_with, some, takes
+from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, fits_with, has, some, takes
 from kernelweave import (
     KernelFDA,
-    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    ProbabilisticKDA,
 )
 from kernelweave.fits.gaussians import best_temperature
 from kernelweave.fits.ridge import RowDesign
@@ -31,16 +29,7 @@ from kernelweave.kernels import RBF, Linear
 #: Kernels with given parameters: the same on all rows and on those of a fold.
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]
 N = 60
-WITHOUT_FOLDS = [
-    KernelFDA(VIEWS, cv=None),
-    MultipleKernelFDA(VIEWS, norm=1, cv=None),
-    ProbabilisticKDA(VIEWS, cv=None),
-    MixtureKDA(VIEWS, cv=None),
-]
-
-
-def _name(model):
-    return type(model).__name__
+WITHOUT_FOLDS = some(ONE_EACH, takes("cv"), has("predict_proba"), views=VIEWS, cv=None)
 
 
 @pytest.fixture
@@ -248,7 +237,8 @@ def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
         for j, model in enumerate((cold, warm)):
             losses[draw, j] = log_loss(labels, model.predict_proba(new))
     without, with_folds = losses.mean(axis=0) - np.log(2)
-    assert with_folds < min(without, 0.2)
+    # measured: 0.0067 without folds, -5e-5 with them
+    assert with_folds < min(without, 0.002)
 
 
 @pytest.mark.parametrize("copies", [1, 5])
@@ -264,7 +254,9 @@ def test_rows_that_are_all_right_are_not_certain(copies, k):
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize("model", [*WITHOUT_FOLDS, KernelFDA(VIEWS)], ids=_name)
+@pytest.mark.parametrize(
+    "model", [*WITHOUT_FOLDS, pytest.param(KernelFDA(VIEWS), id="with folds")]
+)
 def test_few_rows_far_apart_are_not_certain(rng, model):
     """28 rows, all of them right if left out, had log odds of 285 to 21063."""
     y = np.arange(28) % 2
@@ -275,7 +267,7 @@ def test_few_rows_far_apart_are_not_certain(rng, model):
     assert np.median(np.abs(model.decision_function(X))) < 20.0
 
 
-@pytest.mark.parametrize("model", WITHOUT_FOLDS, ids=_name)
+@pytest.mark.parametrize("model", WITHOUT_FOLDS)
 def test_the_temperature_without_folds_keeps_labels(data, model):
     model = clone(model).fit(*data)
     warm = np.asarray(model.decision_function(data[0]))

@@ -53,7 +53,8 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
             shift = np.zeros(len(K))
             shift[oracle.support_] = oracle.dual_coef_[0] / price
             expected = oracle.decision_function(ridge) - shift
-        assert_allclose(scores[:, c], expected, atol=2e-3)
+        # measured: up to 3e-5 apart
+        assert_allclose(scores[:, c], expected, atol=1e-4)
 
 
 @in_turn(
@@ -162,7 +163,7 @@ def test_weights_per_class_are_those_of_the_two_class_problems(make_problem):
             atol=1e-4,
         )
     assert_allclose(model.certificate_.value, total, rtol=1e-8)
-    assert_allclose(model.certificate_.gap, (total - below) / total, rtol=1e-2)
+    assert_allclose(model.certificate_.gap, (total - below) / total, atol=1e-14)
     assert not hasattr(shared, "class_kernel_weights_")
 
 

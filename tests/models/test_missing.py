@@ -558,7 +558,8 @@ def test_array_libraries(model, missing, dtype, gappy, other_backend):
     found = clone(plain).fit(move(hide(problem.X, mask)), problem.y)
     new = hide(problem.new, new_mask)
     expected = output(plain, new)
-    atol = (1e-6 if dtype == "float64" else 0.1) * np.abs(expected).max()
+    # What the guide promises for float32; measured: up to 1.3e-5.
+    atol = (1e-6 if dtype == "float64" else 1e-3) * np.abs(expected).max()
     assert_allclose(output(found, move(new)), expected, atol=atol)
     assert found.kernel_weights_.dtype == move(new).dtype
 

@@ -736,7 +736,8 @@ def test_single_precision(make_problem, xp_backend):
     found = model.transform(xp_backend.asarray(problem.new, "float32"))
     assert found.dtype == X.dtype and model.kernel_weights_.dtype == X.dtype
     wanted = Mixture(problem.views).fit(problem.X, problem.y)
-    assert_allclose(to_numpy(found), wanted.transform(problem.new), atol=0.1)
+    # measured: up to 1.2e-5 apart
+    assert_allclose(to_numpy(found), wanted.transform(problem.new), atol=1e-4)
     assert type(model.certificate_.gap) is float and model.certificate_.converged
 
 

@@ -11,7 +11,16 @@ from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 
-from estimators import EXPLICIT, ONE_EACH, is_certified, output, some, unless
+from estimators import (
+    EXPLICIT,
+    ONE_EACH,
+    is_certified,
+    kinds,
+    output,
+    some,
+    takes,
+    unless,
+)
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -175,11 +184,13 @@ def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem)
     assert np.all(np.isfinite(output(model, problem.new)))
 
 
-@pytest.mark.parametrize("kind", [KernelFDA, ProbabilisticKDA, MixtureKDA])
+@pytest.mark.parametrize(
+    "kind", kinds(takes("cv"), lambda model: not takes("norm")(model), cv=3, verbose=2)
+)
 def test_a_fold_is_one_task(kind, make_problem, capsys):
     """Of what happens inside it nothing is reported."""
     problem, recorder = make_problem(2), Recorder()
-    model = kind(problem.views, cv=3, verbose=2).set_callbacks(recorder)
+    model = kind(problem.views).set_callbacks(recorder)
     model.fit(problem.X, problem.y)
     assert recorder.n_setups == recorder.n_teardowns == 1
     assert recorder.ended.count("kernel") == 5

@@ -258,7 +258,7 @@ def test_derivatives_of_the_weighted_subspace_margin(rows):
         2 * state.gradient @ step, rel=1e-5
     )
     np.testing.assert_allclose(
-        ahead.gradient - behind.gradient, 2 * state.hessian @ step, rtol=1e-3
+        ahead.gradient - behind.gradient, 2 * state.hessian @ step, rtol=1e-5
     )
     terms = criterion.certificate_terms(at, state.coef, state.coef)
     assert terms.upper == pytest.approx(state.value, rel=1e-9)

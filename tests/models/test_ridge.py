@@ -49,12 +49,13 @@ def test_unit_and_origin_of_y_do_not_matter(params, regression):
     other.fit(regression.X, 1e3 * regression.y - 7e3)
     if "objective" in params:
         # Not convex: in a flat valley the weights move, though the error hardly does.
-        assert_allclose(other.loo_error_, one.loo_error_, rtol=2e-2)
+        # measured in 40 seeds: up to 7e-6 apart
+        assert_allclose(other.loo_error_, one.loo_error_, rtol=1e-4)
         return
     assert_allclose(other.kernel_weights_, one.kernel_weights_, atol=1e-6)
     assert_allclose(other.loo_error_, one.loo_error_, rtol=1e-6)
     moved = 1e3 * one.predict(regression.new) - 7e3
-    assert_allclose(other.predict(regression.new), moved, atol=1e-3)
+    assert_allclose(other.predict(regression.new), moved, atol=1e-6)
 
 
 @every_variant
@@ -69,9 +70,10 @@ def test_several_outputs(params, regression, rng):
     assert predicted.shape == (len(regression.new), 3)
     single = flat.predict(regression.new)
     # Copies of an output change nothing, whatever their units.
-    assert_allclose(predicted[:, 0], single, atol=1e-4)
+    # measured in 40 seeds: up to 9e-5, and three times that
+    assert_allclose(predicted[:, 0], single, atol=3e-4)
     assert_allclose(predicted[:, 1], -3 * single, atol=1e-3)
-    assert_allclose(predicted[:, 2], single + 100, atol=1e-4)
+    assert_allclose(predicted[:, 2], single + 100, atol=3e-4)
     assert model.intercept_.shape == (3,)
     assert model.dual_coef_.shape == (60, 3)
 
@@ -200,9 +202,9 @@ def test_columns_are_fits_of_single_targets_at_the_same_weights(how, rng):
     for j in range(2):
         one = model.fit(X, Y[:, j], **rows)
         assert isinstance(one.alpha_, float)
-        assert_allclose(alpha[j], one.alpha_, rtol=1e-3)
+        assert_allclose(alpha[j], one.alpha_, rtol=1e-6)
         assert_allclose(errors[j], one.loo_error_, rtol=1e-6)
-        assert_allclose(predicted[:, j], one.predict(X), atol=1e-3 * np.std(Y[:, j]))
+        assert_allclose(predicted[:, j], one.predict(X), atol=1e-6 * np.std(Y[:, j]))
 
 
 def test_a_given_alpha_is_shared_by_all_targets(rng):

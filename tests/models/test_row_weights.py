@@ -68,8 +68,9 @@ def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
     model = MultipleKernelSVC(VIEWS, **margin, norm=norm, solver=solver, tol=1e-8)
     found = sklearn.clone(model).fit(X, y, weights)
     expected = sklearn.clone(model).fit(X[copies], y[copies])
-    # Values are accurate to 1e-8, points to its square root.
-    assert_same(found, expected, X, atol=1e-3)
+    # Values are accurate to 1e-8, points to about its square root.
+    # measured in 40 seeds: up to 8e-5
+    assert_same(found, expected, X, atol=3e-4)
     assert "weighted rows" in found.certificate_.problem
 
 
@@ -91,7 +92,7 @@ def test_settings_with_repeated_rows(data, model):
         y = np.where(np.arange(len(y)) % 4, y, -1)
     found = sklearn.clone(model).fit(X, y, weights)
     expected = sklearn.clone(model).fit(X[copies], y[copies])
-    assert_same(found, expected, X, atol=2e-3)
+    assert_same(found, expected, X, atol=1e-4)
     if isinstance(model, TransductiveKernelSVC):
         assert_array_equal(found.transduction_[copies], expected.transduction_)
 
@@ -180,7 +181,8 @@ def test_balanced_machines_are_those_of_scikit_learn(rng, k):
         else:  # one against the rest, with the weights of the k classes
             svc = SVC(C=0.7, kernel="precomputed", tol=1e-8)
             svc.fit(kernel, target, sample_weight=each[y])
-        assert_allclose(found, svc.decision_function(kernel), atol=1e-3)
+        # measured: up to 9e-5 apart
+        assert_allclose(found, svc.decision_function(kernel), atol=5e-4)
 
 
 @pytest.mark.parametrize("margin", ["l1", "l2"])
@@ -216,7 +218,7 @@ def test_rows_that_lack_a_view(data, missing):
     found = sklearn.clone(model).fit(X, y, weights)
     expected = sklearn.clone(model).fit(X[copies], y[copies])
     if missing == "zero":
-        assert_same(found, expected, X, atol=1e-3)
+        assert_same(found, expected, X, atol=1e-4)
     else:  # completed kernels are clipped over the distinct rows, or over the copies
         # measured: by up to 0.09
         assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=0.3)
@@ -229,7 +231,7 @@ def test_precomputed_kernels(data):
     found = sklearn.clone(model).fit(K, y, weights)
     expected = sklearn.clone(model).fit(K[copies][:, copies], y[copies])
     scores = found.decision_function(K), expected.decision_function(K[:, copies])
-    assert_allclose(*scores, atol=1e-3 * np.max(np.abs(scores)))
+    assert_allclose(*scores, atol=1e-4 * np.max(np.abs(scores)))
     weights[3] = 0
     with pytest.raises(ValueError, match=r"sample_weight 0 leaves 1 row out.*remove"):
         model.fit(K, y, weights)

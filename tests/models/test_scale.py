@@ -68,9 +68,9 @@ def test_exact_features_give_the_model_of_the_kernels(k, alpha, norm, rng):
         kernels.certificate_.value, rel=1e-8
     )
     assert_allclose(moments.kernel_weights_, kernels.kernel_weights_, atol=1e-4)
-    assert moments.alpha_ == pytest.approx(kernels.alpha_, rel=1e-3)
+    assert moments.alpha_ == pytest.approx(kernels.alpha_, rel=1e-4)
     scale = np.abs(kernels.transform(X)).max()
-    assert_allclose(moments.transform(X), kernels.transform(X), atol=1e-3 * scale)
+    assert_allclose(moments.transform(X), kernels.transform(X), atol=1e-4 * scale)
     assert np.mean(moments.predict(X) == kernels.predict(X)) > 0.98  # measured: 1
     # generalised cross-validation, and leave-one-out; measured: up to 0.01
     assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
@@ -129,8 +129,8 @@ def test_fewer_rows_than_features_are_kept_as_rows(table):
     assert model.features_.representation == "rows"
     exact = clone(model).set_params(features="exact").fit(X, y)
     # every row may be a landmark: exact up to rounding
-    assert_allclose(model.transform(X), exact.transform(X), atol=0.05)
-    assert model.loo_error_ == pytest.approx(exact.loo_error_, rel=0.02)
+    assert_allclose(model.transform(X), exact.transform(X), atol=1e-5)
+    assert model.loo_error_ == pytest.approx(exact.loo_error_, rel=1e-6)
 
 
 def test_norm_and_alpha_are_chosen_by_cross_validation(table):
@@ -201,7 +201,8 @@ def test_memory_maps_and_frames_are_arrays(table, tmp_path):
     assert np.array_equal(frame.feature_coef_, reference.feature_coef_)
     single = clone(model).fit(X.astype(np.float32), y)
     assert single.transform(X.astype(np.float32)).dtype == np.float32
-    assert_allclose(single.certificate_.value, reference.certificate_.value, rtol=1e-2)
+    # measured: up to 6.4e-6 apart
+    assert_allclose(single.certificate_.value, reference.certificate_.value, rtol=1e-4)
 
 
 def test_other_array_libraries(table, xp_backend):

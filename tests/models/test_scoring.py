@@ -96,11 +96,12 @@ def test_a_regression_is_chosen_as_by_refits(data):
     assert found[norm, alpha] == pytest.approx(max(found.values()), rel=SAME_SCORE)
     # The next point of the grid is 4 times as large; weights solved from another start
     # move the trace a little.
-    assert model.alpha_ == pytest.approx(alpha, rel=0.02)
+    # measured in 40 seeds, also below: up to 6e-4 apart
+    assert model.alpha_ == pytest.approx(alpha, rel=2e-3)
     by_error = MultipleKernelRidge(VIEWS, cv=None).fit(X, y)
     same_norm = [key for key in found if key[0] == by_error.norm_]
     nearest = min(same_norm, key=lambda key: abs(key[1] - by_error.alpha_))
-    assert nearest[1] == pytest.approx(by_error.alpha_, rel=1e-3)
+    assert nearest[1] == pytest.approx(by_error.alpha_, rel=2e-3)
 
 
 def odds_among_the_others(z, targets, y):
@@ -233,7 +234,7 @@ def test_weights_count_like_repeated_rows_of_a_group(data, rng):
     weighted = model.fit(X, y, sample_weight=counts).alpha_
     rows = np.repeat(np.arange(N), counts)
     repeated = model.fit(X[rows], y[rows], groups=rows).alpha_
-    assert weighted == pytest.approx(repeated, rel=1e-2)
+    assert weighted == pytest.approx(repeated, rel=1e-4)
 
 
 def test_equal_scores_are_decided_by_the_squared_error(data):
@@ -279,7 +280,6 @@ def test_small_classes(data):
         KernelFDA(VIEWS, scoring="neg_log_loss", cv=None)
         .fit(np.delete(X, 3, axis=0), np.delete(y, 3))
         .alpha_,
-        rel=5,
     )
     assert model.cv_score_ < 0
 

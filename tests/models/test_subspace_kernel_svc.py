@@ -33,7 +33,7 @@ def test_columns_and_kernels_are_the_same(model, problem):
     kernels = clone(columns).set_params(views="precomputed").fit(problem.K, problem.y)
     expected = columns.decision_function(problem.new)
     assert expected.shape == (25, 3)
-    assert_allclose(kernels.decision_function(problem.new_K), expected, atol=1e-3)
+    assert_allclose(kernels.decision_function(problem.new_K), expected, atol=1e-4)
     assert np.array_equal(
         columns.predict(problem.new), columns.classes_[expected.argmax(axis=1)]
     )
@@ -69,7 +69,7 @@ def test_one_kernel_is_the_machine_on_the_regularised_kernel(
     for c, y in enumerate(signs.T):
         machine = SVC(C=2.0, kernel="precomputed", tol=1e-8)
         machine.fit((train + train.T) / 2, y)
-        assert_allclose(found[:, c], machine.decision_function(test), atol=1e-3)
+        assert_allclose(found[:, c], machine.decision_function(test), atol=1e-4)
 
 
 def test_features_carry_the_machines(problem):
@@ -82,7 +82,7 @@ def test_features_carry_the_machines(problem):
     assert_allclose(
         model.transform(problem.new) @ coef + intercepts,
         model.decision_function(problem.new),
-        atol=2e-2,
+        atol=1e-4,
     )
 
 
@@ -103,6 +103,7 @@ def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
     assert weight_set.violation(model.kernel_weights_) < 1e-9
     cuts = clone(model).set_params(solver="cutting_plane", tol=1e-3)
     cuts.fit(problem.K, problem.y)
+    # measured: up to 6e-4 apart
     assert cuts.certificate_.value == pytest.approx(solution.value, rel=2e-3)
 
 
@@ -192,7 +193,7 @@ def test_array_api(model, problem, other_backend):
     expected = model.fit(problem.X, problem.y).decision_function(problem.new)
     there = clone(model).fit(other_backend.asarray(problem.X), problem.y)
     found = there.decision_function(other_backend.asarray(problem.new))
-    assert_allclose(to_numpy(found), expected, atol=1e-3)
+    assert_allclose(to_numpy(found), expected, atol=1e-6)
     single = clone(model).fit(other_backend.asarray(problem.X, "float32"), problem.y)
     assert single.dual_coef_.dtype == other_backend.xp.float32
 

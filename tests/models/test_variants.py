@@ -93,7 +93,9 @@ def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
     model.fit(problem.X, problem.y)
     assert model.certificate_.gap <= tol
     assert_allclose(model.certificate_.value, expected.certificate_.value, rtol=2 * tol)
-    assert_allclose(model.kernel_weights_, expected.kernel_weights_, atol=0.05)
+    # measured in 15 seeds: up to 0.016, and up to 0.0014 at a gap of 1e-6
+    atol = 0.05 if tol > 1e-6 else 0.005
+    assert_allclose(model.kernel_weights_, expected.kernel_weights_, atol=atol)
 
 
 @CLASSES
@@ -117,7 +119,7 @@ def test_direct_leave_one_out(kind, k, make_problem, rng):
     start = kind(problem.views, norm=np.inf)
     for alpha in np.atleast_1d(clone(start).fit(problem.X, y).alpha_):
         start.set_params(alpha=float(alpha)).fit(problem.X, y)
-        assert model.loo_error_ <= start.loo_error_ * (1 + 1e-3)
+        assert model.loo_error_ <= start.loo_error_ * (1 + 1e-6)
 
 
 @CLASSES
@@ -132,7 +134,8 @@ def test_norm_is_chosen_by_leave_one_out(k, make_problem):
         alone = MultipleKernelFDA(problem.views, norm=norm, cv=None).fit(
             problem.X, problem.y
         )
-        # Both stop at a gap of 1e-6 or less, from other starts: up to 1.3e-4 apart.
+        # Both stop at a gap of 1e-6 or less, from other starts.
+        # measured: up to 1.7e-4 and 1.2e-3 apart
         assert_allclose(alone.loo_error_, errors[norm], rtol=1e-3)
         assert_allclose(alone.alpha_, model.candidates_[norm]["alpha"], rtol=1e-2)
         assert list(alone.candidates_) == [norm]
@@ -174,7 +177,7 @@ def test_alpha_from_leave_one_out_after_learned_weights(make_problem):
     assert_allclose(model.kernel_weights_, learned.kernel_weights_)
     target, _ = reduced_class_target(problem.y, 3)
     path = LooPath(bank_of(problem).combine(model.kernel_weights_), target)
-    assert_allclose(model.alpha_, path.best_alpha(), rtol=1e-3)
+    assert_allclose(model.alpha_, path.best_alpha(), rtol=1e-6)
 
 
 # Kernels that are not needed ----------------------------------------------------------

@@ -152,7 +152,8 @@ def test_moments_weight_rows_as_kernels_do(name, how, data, rng):
         if how == "sparse":
             X, new = sparse.csr_array(X), sparse.csr_array(new)
         if how == "single precision":
-            X, new, rtol = X.astype(np.float32), new.astype(np.float32), 1e-3
+            # measured: up to 7e-6
+            X, new, rtol = X.astype(np.float32), new.astype(np.float32), 1e-4
         model.fit(X, y, sample_weight=weights)
     assert model.features_.representation == "moments"
     assert_same(numbers(model, new, held_out=False), expected, rtol)
@@ -197,7 +198,8 @@ def test_rows_of_tiny_or_huge_weight_divide_nothing_by_zero(model, data):
     light = clone(model).set_params(**({"noise": 1.0} if takes("noise")(model) else {}))
     expected = clone(light).fit(X[1:], y[1:]).predict_proba(data.new)
     light.fit(X, y, sample_weight=np.where(np.arange(N) == 0, 1e-20, 1.0))
-    assert_allclose(light.predict_proba(data.new), expected, atol=0.02)
+    # measured: 5e-5 to 1.4e-4 apart
+    assert_allclose(light.predict_proba(data.new), expected, atol=1e-3)
     first = np.unique(y, return_index=True)[1]
     model.fit(X, y, sample_weight=np.where(np.isin(np.arange(N), first), 1e20, 1.0))
     assert np.all(np.isfinite(model.predict_proba(data.new)))
@@ -238,7 +240,7 @@ def test_a_common_factor_is_a_factor_of_alpha(grouped, dtype, rng):
     if dtype == np.float64:  # a tiny alpha is left
         model.set_params(alpha=1.0).fit(X, y, weights, groups)
         expected.set_params(alpha=1e-12).fit(X, y, groups=groups)
-        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-2)
+        assert_allclose(model.loo_error_, expected.loo_error_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("model", [*MODELS, *SUMMED.values()])

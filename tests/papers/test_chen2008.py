@@ -94,7 +94,7 @@ def test_closed_form_of_the_joint_machines(split, sigmas, uncorrelated):
         for c in model.classes_
     ]
     scores = np.column_stack([m.decision_function(cross) for m in machines])
-    np.testing.assert_allclose(scores, expected, atol=1e-3)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -140,7 +140,7 @@ def test_bounds_enclose_the_saddle_point(split, uncorrelated):
         split.views((split.sigma,)), C=10.0, alpha="loo", uncorrelated=uncorrelated
     )
     certificate = model.fit(split.train, split.y_train).certificate_
-    assert certificate.value == pytest.approx(found["saddle"], rel=1e-3)
+    assert certificate.value == pytest.approx(found["saddle"], rel=1e-6)
 
 
 def test_centred_kernels(split):

@@ -45,7 +45,7 @@ def test_single_kernel_is_a_support_vector_machine(split):
     machine.fit(kernel[np.ix_(train, train)], split.signs[train])
     alpha, rows = machine.dual_coef_[0], np.flatnonzero(train)[machine.support_]
     length = np.sqrt(alpha @ kernel[np.ix_(rows, rows)] @ alpha)
-    assert found["margin"] == pytest.approx(2 / length, rel=1e-3)
+    assert found["margin"] == pytest.approx(2 / length, rel=1e-6)
     predicted = machine.predict(kernel[np.ix_(~train, train)])
     assert found["errors"] == np.sum(predicted != split.signs[~train])
 
@@ -104,6 +104,7 @@ def test_means_of_many_splits(data_dir, name, sigma, column, n, margin, errors):
     ]
     means = {key: np.mean([row[key] for row in found]) for key in ("margin", "errors")}
     assert max(row["gap"] for row in found) <= lanckriet2002.GAP
+    # measured on sonar: up to 1.2 %
     assert means["margin"] == pytest.approx(margin, rel=0.05)
     assert means["errors"] == pytest.approx(errors, rel=0.05)
 
@@ -170,4 +171,5 @@ def test_margins_of_the_table(row, request):
     for column in ("K2", "K*"):
         printed = EXPERIMENT.published[row, column]["margin"].value
         found = EXPERIMENT.columns[column](split)["margin"]
+        # measured on sonar, of which one split stands for the printed mean: 1.1 %
         assert found == pytest.approx(printed, rel=0.05)

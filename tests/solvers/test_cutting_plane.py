@@ -96,7 +96,7 @@ def test_vertices_where_the_criterion_is_infinite(make, weight_set):
     criterion = make.class_problem(X, y, "learn", stack=stack)
     solution = solve(criterion, weight_set, method="cutting_plane", tol=1e-6)
     assert solution.converged
-    assert solution.weights[0] > 1e-3
+    assert solution.weights[0] > 0.5  # measured: 0.86
     expected = solve(criterion, weight_set)
     assert solution.value == pytest.approx(expected.value, rel=1e-6)
 
@@ -141,7 +141,7 @@ class Steep:
 def test_a_vertex_where_the_value_explodes_is_approached_by_halves(raises):
     iterates = list(islice(cutting_plane(Steep(raises), Simplex()), 20))
     assert iterates[-1].value == pytest.approx(2 * np.sqrt(10), rel=1e-6)
-    assert iterates[-1].weights[0] == pytest.approx(1 / np.sqrt(10), abs=1e-3)
+    assert iterates[-1].weights[0] == pytest.approx(1 / np.sqrt(10), abs=1e-6)
     assert iterates[-1].lower_bound == pytest.approx(2 * np.sqrt(10), rel=1e-5)
 
 

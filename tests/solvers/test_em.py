@@ -69,7 +69,8 @@ def test_optimum_against_an_independent_solver(densities, method, prior):
         problem.solve(solver="CLARABEL")
     atol = 1e-6 if problem.status == "optimal" else 1e-4
     assert_allclose(found.value + criterion.offset, -problem.value, atol=atol)
-    assert_allclose(found.weights, w.value, atol=2 * atol**0.5)
+    # Points are accurate to the square root; measured: up to 1.3e-5.
+    assert_allclose(found.weights, w.value, atol=0.1 * atol**0.5)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -110,7 +111,7 @@ def test_newton_takes_few_steps(densities):
     slow = solve(criterion, Simplex(), method="em", tol=1e-8)
     assert fast.converged and slow.converged
     assert fast.n_iter <= 25 and fast.n_iter < slow.n_iter
-    assert_allclose(fast.weights, slow.weights, atol=1e-3)
+    assert_allclose(fast.weights, slow.weights, atol=1e-5)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -136,7 +137,7 @@ def test_where_it_starts_does_not_matter(densities, rng, method, prior):
     other = solve(criterion, Elsewhere(), method=method, tol=1e-8)
     assert plain.converged and other.converged
     assert_allclose(other.value, plain.value, atol=1e-7)
-    assert_allclose(other.weights, plain.weights, atol=1e-3)
+    assert_allclose(other.weights, plain.weights, atol=1e-5)
 
 
 def test_max_iter_is_not_called_optimal(densities):
@@ -171,7 +172,7 @@ def test_all_observed_is_the_plain_mixture(densities, prior):
     plain = solve(criterion, Simplex(), tol=1e-9)
     assert found.converged
     assert_allclose(found.value, plain.value + criterion.offset, atol=1e-7)
-    assert_allclose(found.weights, plain.weights, atol=1e-3)
+    assert_allclose(found.weights, plain.weights, atol=1e-5)
     joint = np.exp(densities) * plain.weights
     assert_allclose(
         truncated_responsibilities(densities, everything, plain.weights),
@@ -194,7 +195,8 @@ def test_truncated_maximum_against_a_direct_search(densities, observed, prior):
 
     direct = minimize(objective, np.zeros(5), method="BFGS")
     assert_allclose(found.value, direct.fun, atol=1e-6)
-    assert_allclose(found.weights, np.exp(log_softmax(direct.x)), atol=1e-3)
+    # measured: up to 3.4e-5 apart
+    assert_allclose(found.weights, np.exp(log_softmax(direct.x)), atol=2e-4)
 
 
 def test_every_truncated_step_increases_the_likelihood(densities, observed):
@@ -264,7 +266,7 @@ def test_stacking_against_an_independent_solver(rng):
     problem = cvxpy.Problem(cvxpy.Minimize(loss), [cvxpy.sum(w) == 1, w >= 0])
     problem.solve(solver="CLARABEL")
     assert_allclose(value, problem.value, rtol=1e-6)
-    assert_allclose(weights, w.value, atol=1e-3)
+    assert_allclose(weights, w.value, atol=1e-5)
 
 
 def test_stacking_of_equal_and_of_perfect_experts():

@@ -208,7 +208,7 @@ def test_every_array_library_gives_the_same(margins, xp_backend, kind, dtype):
     tolerance = 1e-9 if dtype == "float64" else 1e-5
     assert found.converged
     assert found.value == pytest.approx(expected.value, rel=tolerance)
-    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-3)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
     assert isinstance(found.coef, type(bank.stack))
     state = moved.evaluate(found.weights)
     assert state.value == pytest.approx(found.value, rel=1e-6)

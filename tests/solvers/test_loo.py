@@ -85,7 +85,7 @@ def test_path_does_not_depend_on_the_order_of_samples(rng):
     assert np.allclose(
         shuffled.fit(0.1).loo_residual, path.fit(0.1).loo_residual[order], atol=1e-10
     )
-    assert np.isclose(shuffled.best_alpha(), path.best_alpha(), rtol=1e-3)
+    assert np.isclose(shuffled.best_alpha(), path.best_alpha(), rtol=1e-6, atol=0)
 
 
 def test_best_alpha_is_the_minimum(rng):
@@ -212,6 +212,7 @@ def test_a_plateau_does_not_hide_the_minimum(start, seed):
     for path, descent in searches(np.random.default_rng(seed)):
         found, _ = descent.minimum(start)
         best = path.press([path.best_alpha()])[0]
+        # measured: up to 1e-4 above it
         assert path.press([found.alpha])[0] <= best * (1 + 1e-3)
 
 
@@ -260,7 +261,7 @@ def test_best_alpha_scales_with_the_kernel(rng):
     bank, target = problem(rng)
     gram = bank.combine(np.full(4, 0.25))
     alpha = LooPath(gram.copy(), target).best_alpha()
-    assert np.isclose(LooPath(100 * gram, target).best_alpha(), 100 * alpha, rtol=1e-3)
+    assert np.isclose(LooPath(100 * gram, target).best_alpha(), 100 * alpha, rtol=1e-6)
 
 
 def test_a_kernel_without_information(rng):
@@ -363,7 +364,8 @@ def test_learning_in_float32(rng):
     bank, target = problem(rng)
     found = learn(DenseBank(bank.stack.astype(np.float32)), target)
     path = LooPath(bank.combine(found.weights), target)
-    assert np.isclose(found.value, path.press([found.alpha])[0], rtol=0.01)
+    # measured: up to 4.3e-6 apart
+    assert np.isclose(found.value, path.press([found.alpha])[0], rtol=1e-4)
     uniform = LooPath(bank.combine(np.full(4, 0.25)), target)
     # measured over 21 seeds: 0.33 to 0.73 of it
     assert found.value <= 0.9 * uniform.press([max(uniform.best_alpha(), 1e-2)])[0]

@@ -96,7 +96,8 @@ def test_weights_that_tend_to_zero_are_zero(make, wine_stack, penalty, first):
     solution = solve(criterion, make.weight_set(1))
     assert solution.converged
     kernel_weights = solution.weights[-criterion.n_kernels :]
-    assert np.all((kernel_weights == 0) | (kernel_weights > 1e-3))
+    # measured: 0.035 or more
+    assert np.all((kernel_weights == 0) | (kernel_weights > 0.01))
     assert np.sum(kernel_weights == 0) >= 4
 
 

@@ -125,7 +125,7 @@ def test_bounds_enclose_every_weight(rng, weights, alpha, C):
     assert found.value <= criterion.evaluate(weights.start(3)).value * (1 + 1e-9)
     for w in [draw_weights(rng, weights) for _ in range(6)]:
         assert criterion.evaluate(w).value >= found.lower_bound * (1 - 1e-8)
-    assert -1e-6 <= found.stationarity < 1e-3
+    assert -1e-6 <= found.stationarity < 1e-4  # measured: up to 9e-6
 
 
 def test_descent_never_ends_above_its_start(rng):

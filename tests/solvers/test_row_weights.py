@@ -97,10 +97,10 @@ def test_fractional_weights_against_the_program_through_cvxpy(margins, kind, met
     oracle = solve(criterion, Simplex(), method, tol=1e-5)
     assert found.converged and oracle.converged
     assert oracle.value == pytest.approx(found.value, rel=1e-5)
-    if kind != "hard":  # the weights of rows matter
+    if kind != "hard":  # the weights of rows matter; measured: 0.9 to 48 % apart
         plain = Margin(bank, signs, **margins.kinds[kind])
         assert solve(plain, Simplex(), tol=1e-6).value != pytest.approx(
-            found.value, rel=5e-3
+            found.value, rel=3e-3
         )
 
 
@@ -135,7 +135,8 @@ def test_gradient_and_hessian_are_those_of_repeated_rows(margins, rng, kind):
     assert found.value == pytest.approx(expected.value, rel=1e-9)
     np.testing.assert_allclose(found.gradient, expected.gradient, rtol=1e-5)
     size = np.max(np.abs(expected.hessian))
-    np.testing.assert_allclose(found.hessian, expected.hessian, atol=1e-2 * size)
+    # measured: up to 6e-5 of the largest
+    np.testing.assert_allclose(found.hessian, expected.hessian, atol=5e-4 * size)
 
 
 @pytest.mark.parametrize("kind", ["l1", "l2"])

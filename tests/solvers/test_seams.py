@@ -106,7 +106,8 @@ def test_fisher_agrees_with_cvxpy(weight_set):
     expected = 0.5 * cp.Problem(cp.Minimize(value), constraints).solve("CLARABEL")
     found = solve(criterion, weight_set)
     assert found.value == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_allclose(found.weights, w.value, atol=1e-3)
+    # measured: up to 1e-5 apart
+    np.testing.assert_allclose(found.weights, w.value, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["l1", "l2"])

@@ -253,7 +253,7 @@ def test_duplicate_kernels_share_a_weight_and_say_so(small_problem):
     assert twice.value == pytest.approx(alone.value, rel=1e-8)
     assert twice.weights[best] == twice.weights[-1] > 0
     assert twice.weights[best] + twice.weights[-1] == pytest.approx(
-        alone.weights[best], abs=1e-3
+        alone.weights[best], abs=1e-6
     )
     (remark,) = twice.remarks
     assert f"'kernel {best}' and 'kernel 6' are the same" in remark
@@ -427,8 +427,9 @@ def test_float32_goes_on_to_its_aim(small_problem):
     loose = solve(single, LpBall(2), tol=1e-4)
     aimed = solve(single, LpBall(2), tol=1e-4, aim=1e-6)
     beyond = solve(single, LpBall(2), tol=1e-4, aim=1e-30)  # ends where rounding does
-    assert np.max(np.abs(loose.weights - best.weights)) > 1e-3
-    assert np.max(np.abs(aimed.weights - best.weights)) < 2e-4
+    # measured: 0.0019 and 7e-8
+    assert np.max(np.abs(loose.weights - best.weights)) > 5e-4
+    assert np.max(np.abs(aimed.weights - best.weights)) < 1e-5
     assert aimed.n_iter == loose.n_iter + 1 and beyond.n_iter <= aimed.n_iter + 3
     assert beyond.converged and beyond.gap <= aimed.gap
     on_simplex = [solve(single, Simplex(), tol=1e-4, aim=aim) for aim in (None, 1e-9)]

@@ -60,7 +60,8 @@ def test_known_values(margin_data, margin, C, value, weights):
     assert solution.converged and solution.method == "spectral_cuts"
     assert solution.value == pytest.approx(value, rel=3e-7)
     if weights is not None:
-        np.testing.assert_allclose(solution.weights, weights, atol=1e-3)
+        # measured: 1.4e-4 apart
+        np.testing.assert_allclose(solution.weights, weights, atol=5e-4)
     assert solution.remarks == ()
 
 
@@ -70,7 +71,8 @@ def test_known_value_with_a_learned_price(margin_data):
     solution = solve(criterion, SignedSum(criterion.bank), tol=1e-7)
     assert solution.converged
     assert solution.value / 3 == pytest.approx(10.79151670, rel=3e-7)
-    assert solution.weights[0] == pytest.approx(0.86402, abs=1e-3)
+    # measured: 2.5e-5 apart
+    assert solution.weights[0] == pytest.approx(0.86402, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_order_and_common_scale_of_the_kernels(margin_data):
     turned = DenseBank(stack[[2, 0, 1]])
     other = solve(Margin(turned, signs, "hard"), SignedSum(turned), tol=1e-6)
     assert other.value == pytest.approx(solution.value, rel=2e-6)
-    np.testing.assert_allclose(other.weights, solution.weights[[2, 0, 1]], atol=1e-3)
+    np.testing.assert_allclose(other.weights, solution.weights[[2, 0, 1]], atol=1e-5)
     for factor in (1e6, 1e-6):
         bank = DenseBank(factor * stack)
         scaled = solve(Margin(bank, signs, "hard"), SignedSum(bank), tol=1e-6)
@@ -212,7 +214,7 @@ def test_machines_are_trained_at_the_edge_of_the_cone(rng):
     bank = DenseBank(center_and_scale(stack))
     solution = solve(Margin(bank, y[:, None], "hard"), SignedSum(bank), tol=1e-5)
     assert solution.converged, solution.status
-    assert np.min(solution.weights) < -1e-3
+    assert np.min(solution.weights) < -0.3  # measured: -1.17 to -1.09
 
 
 @pytest.mark.parametrize("case", ["twins", "rank one", "one kernel", "ideal"])
@@ -287,8 +289,9 @@ def test_the_margins_of_the_papers_table(margin_data, data_dir, name, sigma, pap
     criterion = Margin(bank, signs, "hard")
     signed = solve(criterion, SignedSum(bank), tol=1e-4)
     assert signed.converged
+    # measured on sonar: 1.2 %
     assert 2 / np.sqrt(signed.value) == pytest.approx(paper, rel=0.05)
     assert np.all(np.sign(signed.weights) == [1, 1, -1])
     positive = solve(criterion, Simplex(), tol=1e-4)
-    np.testing.assert_allclose(positive.weights, [0, 1, 0], atol=1e-3)
+    np.testing.assert_allclose(positive.weights, [0, 1, 0], atol=1e-6)
     assert signed.value < 0.95 * positive.value

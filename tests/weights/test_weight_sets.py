@@ -122,7 +122,8 @@ def test_a_norm_that_is_no_norm_is_named(norm):
 
 def test_balls_tend_to_the_simplex_and_to_the_cube():
     scores = np.array([0.1, 2.0, 0.7])
+    # norms of three scores differ by a factor of 3^(1/1000) at most
     assert LpBall(1.001).support(scores) == pytest.approx(
-        Simplex().support(scores), rel=1e-2
+        Simplex().support(scores), rel=1.1e-3
     )
-    assert LpBall(1000).support(scores) == pytest.approx(np.sum(scores), rel=1e-2)
+    assert LpBall(1000).support(scores) == pytest.approx(np.sum(scores), rel=1.1e-3)
