@@ -293,7 +293,7 @@ def test_a_temperature_without_folds_is_not_added_to_that_of_folds(data):
     assert model.gaussians_.temperature == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("model", WITHOUT_FOLDS, ids=_name)
+@pytest.mark.parametrize("model", WITHOUT_FOLDS)
 def test_folds_too_small_to_find_evidence_set_no_temperature(rng, model):
     """A fit to one row of each class predicts class shares, which are never certain."""
     X, y = rng.normal(size=(4, 6)), np.arange(4) % 2
