@@ -354,7 +354,7 @@ def test_more_refusals():
     gaps[::5, 4:] = np.nan
     with pytest.raises(TypeError, match="also enter the kernels of other views"):
         feature_importance(model.fit(gaps, Y[TRAIN]), "first")
-    frame = pd.DataFrame(X[TRAIN])
+    frame = pd.DataFrame(X[TRAIN].copy())
     frame.iloc[0, 1] = np.nan
     auto = KernelFDA([("first", "auto", slice(0, 4))], cv=None).fit(frame, Y[TRAIN])
     with pytest.raises(TypeError, match=r"columns with gaps.*view_permutation"):

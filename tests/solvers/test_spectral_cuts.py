@@ -134,7 +134,8 @@ def test_order_and_common_scale_of_the_kernels(margin_data):
     turned = DenseBank(stack[[2, 0, 1]])
     other = solve(Margin(turned, signs, "hard"), SignedSum(turned), tol=1e-6)
     assert other.value == pytest.approx(solution.value, rel=2e-6)
-    np.testing.assert_allclose(other.weights, solution.weights[[2, 0, 1]], atol=1e-5)
+    # measured: up to 2.9e-4 apart, with the lowest versions of the libraries
+    np.testing.assert_allclose(other.weights, solution.weights[[2, 0, 1]], atol=1e-3)
     for factor in (1e6, 1e-6):
         bank = DenseBank(factor * stack)
         scaled = solve(Margin(bank, signs, "hard"), SignedSum(bank), tol=1e-6)

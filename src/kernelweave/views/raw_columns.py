@@ -284,8 +284,8 @@ def _name_of(dtype: Any) -> str:
 
     try:
         pd.api.types.pandas_dtype(str(dtype))
-    except (TypeError, NotImplementedError):  # many of pyarrow's, such as decimals
-        return "object"
+    except (TypeError, ValueError, NotImplementedError):
+        return "object"  # many of pyarrow's, such as decimals
     return str(dtype)
 
 
