@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -16,6 +17,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import view_permutation_importance
 from kernelweave.kernels import RBF
 
@@ -216,3 +218,13 @@ def test_a_model_that_only_transforms_is_named(problem):
     model = KernelAlignment(VIEWS).fit(X[TRAIN], y[TRAIN])
     with pytest.raises(TypeError, match="needs a model that predicts; KernelAlignment"):
         view_permutation_importance(model, X[NEW], y[NEW])
+
+
+def test_a_gap_in_new_rows_is_told_once():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    views = [("sepal", "auto", [0, 1]), ("petal", "auto", [2, 3])]
+    model = KernelFDA(views, cv=None).fit(X[::2], y[::2])
+    X.iloc[1, 0] = np.nan
+    with pytest.warns(KernelWarning, match="1 gap") as told:
+        view_permutation_importance(model, X[1::2], y[1::2], random_state=0)
+    assert len(told) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kernelweave.inspection._rows import (
     require_predictions,
     targets_of,
     views_of,
+    without_repeated_warnings,
 )
 from kernelweave.kernels.checks import is_symmetric
 from kernelweave.views.columns import (
@@ -129,7 +131,23 @@ def view_permutation_importance(
     y = None if y is None else targets_of(y, "view_permutation_importance")
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
-    full = float(scorer(model, X, y))
+
+    def score(rows: Any) -> float:
+        return float(scorer(model, rows, y))
+
+    return _losses(model, X, score, score(X), n_repeats, rng)
+
+
+@without_repeated_warnings()  # the score of the rows as they are has issued them
+def _losses(
+    model: Any,
+    X: Any,
+    score: Callable[[Any], float],
+    full: float,
+    n_repeats: int,
+    rng: np.random.RandomState,
+) -> list[dict[str, Any]]:
+    """The loss without each view, in shuffles, from the score ``full`` of X."""
     rows = model._observed_rows(X, "view_permutation_importance")
     which, places = _which_rows(model, rows), _places(model, X)
     found = []
@@ -141,7 +159,7 @@ def view_permutation_importance(
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
             shuffled = _shuffled(X, places[v], order)
-            losses.append(full - float(scorer(model, shuffled, y)))
+            losses.append(full - score(shuffled))
         found.append(
             {
                 "view": view,
