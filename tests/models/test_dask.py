@@ -409,6 +409,20 @@ def test_workers_over_their_memory_limit_are_named(client, model, chunked, monke
     assert again.certificate_.converged
 
 
+def test_a_client_that_was_closed_is_named(model, chunked, monkeypatch):
+    """In the moment in which work is sent, when the error is of another kind."""
+    closed = pytest.importorskip("distributed.client").ClosedClientError
+
+    def compute(*tasks):
+        raise closed("Client is closed.")
+
+    monkeypatch.setattr("dask.compute", compute)
+    with pytest.raises(
+        ConnectionError, match=r"fit again. Dask says: Client is closed"
+    ):
+        model.fit(*chunked)
+
+
 def test_a_scheduler_that_goes_away_is_named(model, chunked):
     dX, dy = chunked
     fitted = clone(model).fit(dX, dy)

@@ -282,7 +282,7 @@ def scheduler_lost(error: BaseException) -> bool:
     """Whether an error of Dask says that the scheduler is gone."""
     # by name, since the package that defines them may be absent
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"CancelledError", "CommClosedError"})
+    return bool(names & {"CancelledError", "ClosedClientError", "CommClosedError"})
 
 
 def _says(error: BaseException) -> str:
