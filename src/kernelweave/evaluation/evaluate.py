@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -182,11 +183,8 @@ def evaluate(
     fold, remarks = assign_folds(targets, cv, design.groups, classify, random_state)
     outputs = None
     if not classify:
-        why = "R^2 is undefined"
-        outputs = standard_outputs(targets, "evaluate", why, weights)
-        if not outputs.varies.all():
-            constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
-            remarks.append(f"Constant outputs are excluded from the score: {constant}.")
+        outputs = standard_outputs(targets, "evaluate", "R^2 is undefined", weights)
+        remarks += _constant(outputs)
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
@@ -214,13 +212,8 @@ def evaluate(
         )
 
     own = predicted(THIS_MODEL, model, axes)
-    held: dict[str, HeldOut | str] = {THIS_MODEL: own}
     others = baselines_of(fitted, names) if baselines else {}
-    for name, method in others.items():
-        try:
-            held[name] = predicted(name, method)
-        except (ValueError, TypeError) as error:
-            held[name] = " ".join(str(error).split())
+    held = {THIS_MODEL: own, **_held_out(others, predicted)}
     lead_name = by_class_of(model, "accuracy") if classify else "R2"
     in_leads = each = np.where(fold > 0, design.each, 0.0)
     if lead_name not in ("accuracy", "R2"):
@@ -237,6 +230,27 @@ def evaluate(
         summary=summarise(table, classify, lead_name),
         remarks=remarks,
     )
+
+
+def _constant(outputs: StandardOutputs) -> list[str]:
+    """A remark on the outputs that do not vary, if there are any."""
+    if outputs.varies.all():
+        return []
+    constant = some(str(j) for j in np.flatnonzero(~outputs.varies))
+    return [f"Constant outputs are excluded from the score: {constant}."]
+
+
+def _held_out(
+    methods: dict[str, Any], predicted: Callable[[str, Any], HeldOut]
+) -> dict[str, HeldOut | str]:
+    """The predictions of each method, or the reason why there are none."""
+    found: dict[str, HeldOut | str] = {}
+    for name, method in methods.items():
+        try:
+            found[name] = predicted(name, method)
+        except (ValueError, TypeError) as error:
+            found[name] = " ".join(str(error).split())
+    return found
 
 
 def _refuse(model: Any, y: Any) -> None:

@@ -532,14 +532,9 @@ def solve(
     """
     _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
-    limit = chosen.max_iter
-    if max_iter is not None:
-        require_count(1, max_iter=max_iter)
-        limit = max_iter
     aim = tol if aim is None else aim
-    require_positive(tol=tol, aim=aim)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be a function, got {callback!r:.80}")
+    _require_settings(tol, aim, max_iter, callback)
+    limit = chosen.max_iter if max_iter is None else max_iter
     # Alignment depends on directions only: to it, a cube is the cone of all weights.
     is_cone = "cosines" in criterion.offers and "norm" in weights.offers
     if weights.is_point(criterion.n_weights) and not is_cone:
@@ -594,6 +589,15 @@ def _require_problem(criterion: Any, weights: Any) -> None:
         raise TypeError(f"weights must be a set such as Simplex(); got {weights!r:.80}")
     if not criterion.n_weights:
         raise ValueError("the criterion has no kernels, and so no weights to learn")
+
+
+def _require_settings(tol: Any, aim: Any, max_iter: Any, callback: Any) -> None:
+    """Refuse tolerances, a limit or a callback that make no sense."""
+    require_positive(tol=tol, aim=aim)
+    if max_iter is not None:
+        require_count(1, max_iter=max_iter)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, got {callback!r:.80}")
 
 
 #: Share of the way from a given start to the inside of the set: interior methods cannot
