@@ -102,13 +102,29 @@ def print_noise(n_draws: int = 20) -> None:
     print(f"class shares: {np.log(5):.2f}")
 
 
+def print_few_rows(n_draws: int = 40) -> None:
+    """Log loss on new rows of 2 classes, after 4 to 30 rows of noise in three views."""
+    views = [(f"view {i}", "auto", slice(3 * i, 3 * i + 3)) for i in range(3)]
+    for n in (4, 6, 8, 10, 14, 20, 30):
+        losses = []
+        for draw in range(n_draws):
+            rng = np.random.default_rng(draw)
+            X, new = rng.standard_normal((n, 9)), rng.standard_normal((500, 9))
+            model = MultipleKernelFDA(views).fit(X, np.arange(n) % 2)
+            proba = model.predict_proba(new)
+            losses.append(log_loss(rng.integers(0, 2, 500), proba))
+        print(f"{n} rows: {np.mean(losses):.2f}, at most {max(losses):.2f}", flush=True)
+    print(f"class shares: {np.log(2):.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--noise", action="store_true")
     options = parser.parse_args()
     if options.noise:
-        return print_noise()
+        print_noise()
+        return print_few_rows()
     n_splits = options.splits
     print("| data | method | log loss | calibration error | accuracy |")
     print("| --- | --- | --- | --- | --- |")
