@@ -15,6 +15,10 @@ class KernelWarning(UserWarning):
     """A kernel was accepted, but something about it deserves attention."""
 
 
+class MissedClassWarning(KernelWarning):
+    """A model was learned, but it recognises no row of some class."""
+
+
 class MemoryRefusedError(MemoryError):
     """An array would not fit in memory; nothing was allocated."""
 

@@ -22,9 +22,10 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
-from kernelweave.fits.gaussians import best_temperature
+from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels import RBF, Linear
+from kernelweave.models.shared.learner import COOLEST
 
 #: Kernels with given parameters: the same on all rows and on those of a fold.
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]
@@ -212,16 +213,6 @@ def test_a_small_class_does_not_reduce_the_number_of_folds(data, capsys):
     assert "fold 2 of 2" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("k", range(2, 10))
-@pytest.mark.parametrize("level", [0.0, -7.3, 1e200])
-def test_equal_scores_leave_the_temperature_at_one(k, level, rng):
-    """They say nothing of it, and no rounding error decides."""
-    design = RowDesign(30, rng.uniform(size=30))
-    for equal in (level, np.log(1 / k)):
-        scores = np.full((30, k), equal)
-        assert best_temperature(scores, np.arange(30) % k, design) == 1.0
-
-
 @pytest.mark.measured
 def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
     views = [(f"v{i}", RBF(gamma=0.1), [i, i + 1, i + 2]) for i in range(12)]
@@ -239,18 +230,6 @@ def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
     without, with_folds = losses.mean(axis=0) - np.log(2)
     # measured: 0.0067 without folds, -5e-5 with them
     assert with_folds < min(without, 0.002)
-
-
-@pytest.mark.parametrize("copies", [1, 5])
-@pytest.mark.parametrize("k", [2, 4])
-def test_rows_that_are_all_right_are_not_certain(copies, k):
-    """Of m equal rows or groups, one more would be wrong with half its weight."""
-    m, codes = 12, np.repeat(np.arange(12) % k, copies)
-    scores = 300.0 * (codes[:, None] == np.arange(k))
-    design = RowDesign(len(codes), groups=np.repeat(np.arange(m), copies))
-    scores /= best_temperature(scores, codes, design)
-    expected = np.log((m + 0.5) / 0.5) + np.log(k - 1)
-    assert np.ptp(scores) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.measured
@@ -278,19 +257,22 @@ def test_the_temperature_without_folds_keeps_labels(data, model):
     assert spread[0] <= spread[1]
 
 
-def test_a_temperature_without_folds_is_not_added_to_that_of_folds(data):
-    """The folds set it, from log odds of models without any."""
+def test_folds_correct_the_temperature_of_rows_left_out_one_by_one(data):
+    """Each fold has its own; their rows tell how much too warm or cool it is."""
     X, y = data
     codes = np.unique(y, return_inverse=True)[1]
     splitter = StratifiedKFold(3)
     model = KernelFDA(VIEWS, alpha=0.1, cv=splitter).fit(X, y)
+    alone = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X, y).gaussians_
     scores = np.zeros((len(y), 3))
     for train, test in splitter.split(X, y):
         part = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X[train], y[train])
-        part.gaussians_ = replace(part.gaussians_, temperature=1.0)
+        part.gaussians_ = replace(part.gaussians_, exceptions=0.0)
         scores[test] = part.decision_function(X[test])
-    expected = best_temperature(scores, codes, RowDesign(len(y)))
+    relative = calibrate(scores, codes, RowDesign(len(y)), COOLEST)
+    expected = max(1.0, alone.temperature * relative.temperature)
     assert model.gaussians_.temperature == pytest.approx(expected, rel=1e-5)
+    assert model.gaussians_.exceptions == pytest.approx(relative.exceptions)
 
 
 @pytest.mark.parametrize("model", WITHOUT_FOLDS)

@@ -4,11 +4,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.fits.gaussians import best_sharpness
 from kernelweave.fits.ridge import KernelFit, RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared import learner
@@ -96,25 +93,3 @@ def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
     assert model.candidates_[2.0]["n_rows"] == n // 2
     assert model.candidates_[1.0]["loo_error"] == model.loo_error_
     assert MultipleKernelRidge(views, **settings).fit(X, signal).norm_ == 1
-
-
-def test_the_sharpness_has_the_smallest_log_loss(rng):
-    for case in range(30):
-        n, k = int(rng.integers(2, 60)), int(rng.integers(2, 6))
-        codes, weights = rng.integers(0, k, n), rng.random(n)
-        scores = rng.normal(size=(n, k)) * 10 ** rng.uniform(-2, 3)
-        scores[np.arange(n), codes] += rng.normal() * np.mean(np.abs(scores))
-        if case % 3 == 0:
-            gone = rng.random((n, k)) < 0.2
-            gone[np.arange(n), codes] = False
-            scores[gone] = -np.inf
-        offsets = rng.normal(size=(n, k))
-
-        def loss(log_b, a=offsets, s=scores, y=codes, w=weights):
-            logs = log_softmax(a + np.exp(log_b) * s, axis=1)
-            return -np.average(logs[np.arange(len(y)), y], weights=w)
-
-        low = np.log(1e-3)
-        b = best_sharpness(offsets, scores, codes, weights, (1e-3, 1.0))
-        inner = minimize_scalar(loss, bounds=(low, 0.0), method="bounded").fun
-        assert loss(np.log(b)) <= min(inner, loss(low), loss(0.0)) * (1 + 1e-6)

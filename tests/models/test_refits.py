@@ -16,10 +16,11 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from estimators import in_turn
 from kernelweave import MixtureKDA, ProbabilisticKDA
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.gaussians import best_temperature
+from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels import RBF
 from kernelweave.models.shared import refits
+from kernelweave.models.shared.learner import COOLEST
 
 #: Kernels with given widths and a constant diagonal: precomputed ones are the same.
 FIXED = [("a", RBF(gamma=0.2), slice(0, 3)), ("b", RBF(gamma=0.1), slice(3, 6))]
@@ -54,14 +55,14 @@ def honest(model):
 
 
 def refitted(model, X, y, weights=None):
-    """Predictions (n,) and log odds (n, k) of refits, which have no temperature."""
+    """Predictions (n,) and log odds (n, k) of refits, without priors and exceptions."""
     predicted, scores = y.copy(), np.zeros((N, 3))
     for train, test in SPLITTER.split(X, y):
         own = None if weights is None else weights[train]
         part = clone(model).set_params(cv=None).fit(X[train], y[train], own)
         predicted[test] = part.predict(X[test])
         gaussians = part.gaussians_
-        part.gaussians_ = replace(gaussians, temperature=1.0)
+        part.gaussians_ = replace(gaussians, exceptions=0.0)
         scores[test] = part.decision_function(X[test]) - gaussians.shift
     return predicted, scores
 
@@ -75,7 +76,9 @@ def test_folds_are_refits_by_scikit_learn(data, name):
     codes = np.unique(y, return_inverse=True)[1]
     right = predicted == y
     error = np.std(right, ddof=1) / N**0.5
-    expected = np.mean(right), error, best_temperature(scores, codes, RowDesign(N))
+    relative = calibrate(scores, codes, RowDesign(N), COOLEST).temperature
+    temperature = max(1.0, plain.gaussians_.temperature * relative)
+    expected = np.mean(right), error, temperature
     assert honest(found) == pytest.approx(expected, rel=1e-6)
     assert not hasattr(plain, "cv_score_")
     for attribute in ("kernel_weights_", "noise_", "loo_score_", "n_iter_"):
@@ -93,7 +96,9 @@ def test_weights_priors_and_class_weights(data, rng, name):
     predicted, scores = refitted(model, X, y, weights)
     each = weights * np.where(y == "y", 2.0, 1.0)
     codes = np.unique(y, return_inverse=True)[1]
-    temperature = best_temperature(scores, codes, RowDesign(N, each))
+    relative = calibrate(scores, codes, RowDesign(N, each), COOLEST).temperature
+    alone = clone(model).set_params(cv=None).fit(X, y, sample_weight=weights)
+    temperature = max(1.0, alone.gaussians_.temperature * relative)
     assert model.cv_score_ == pytest.approx(np.average(predicted == y, weights=each))
     assert model.gaussians_.temperature == pytest.approx(temperature, rel=1e-6)
 

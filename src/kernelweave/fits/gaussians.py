@@ -7,17 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import softmax
+from scipy.stats import chi2
 
 from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
+from kernelweave._tolerances import ROUNDED_WEIGHT
+from kernelweave.fits.calibration import (
+    Calibration,
+    LeftOutLoss,
+    calibrate,
+    with_exceptions,
+)
 from kernelweave.fits.ridge import RowDesign
+from kernelweave.views.columns import counted, some
 
-#: The variance is searched for within these multiples of the mean squared distance of
-#: rows to their class mean computed without them. Smaller values only fit rows that
+#: The variance is searched for from the squared distance of rows to their class mean
+#: computed without them, up to this multiple of it. Smaller values only fit rows that
 #: happen to be perfectly separated; at the upper end little more than the class shares
 #: remains.
-VARIANCE_RANGE = (1.0, 1e3)
+LARGEST_VARIANCE = 1e3
+#: In the search for the variance no row costs more than log(k / e), e.g. 7.6 for two
+#: classes: two rows of a class, each far from the mean of the other, made the variance
+#: of all classes twenty times as large.
+BOUNDING_SHARE = 1e-3
 #: Number of rows that the prior mean of a class, a multiple of its target, counts for.
 #: Without this prior the means of small classes are mostly noise.
 PRIOR_ROWS = 10.0
@@ -25,8 +36,40 @@ PRIOR_ROWS = 10.0
 #: rows are differences of targets and residuals. For rows that have nothing in
 #: common, whose projections are zero, slopes of up to 11 units were found.
 NO_SLOPE = 32.0
-#: Temperatures that are considered; 1 leaves the probabilities as they are.
-TEMPERATURES = (1.0, 1e4)
+
+
+@dataclass(frozen=True)
+class ClassHits:
+    """Rows left out, and how many of them were predicted right, by class.
+
+    Attributes
+    ----------
+    rows, right : ndarray of int of shape (k,)
+        Numbers of rows.
+    """
+
+    rows: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def of(cls, right: np.ndarray, codes: np.ndarray, n_classes: int) -> ClassHits:
+        """Count the rows of the classes ``codes`` (n,) that are ``right`` (n,)."""
+        rows = np.bincount(codes, minlength=n_classes)
+        return cls(rows, np.bincount(codes[right], minlength=n_classes))
+
+    def remark(self, classes: np.ndarray) -> str | None:
+        """A warning that names the classes (k,) of which no row was right."""
+        missed = np.flatnonzero((self.rows > 0) & (self.right == 0))
+        if not len(missed):
+            return None
+        names = [
+            f"class {classes.tolist()[c]!r} ({counted(int(self.rows[c]), 'row')})"
+            for c in missed
+        ]
+        return (
+            f"no row of {some(names)} was recognised when it was left out, so expect "
+            "none to be recognised among new rows, however high the accuracy"
+        )
 
 
 @dataclass(frozen=True)
@@ -56,9 +99,15 @@ class ClassGaussians:
         Leave-one-out accuracy: each row is left out of its own projection, its class
         mean, the slope and the class shares. A class's only row counts as wrong.
         NaN with only two groups: a single group does not determine the slope.
+    left_out : ClassHits
+        How many rows of each class were left out, and how many of them were right.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
         It has the smallest log loss on rows left out, one by one or in folds.
+    exceptions : float
+        e, the share of rows that are exceptions, which may belong to any of the k
+        classes: probabilities are (1 - e) of those of the Gaussians, plus e / k. It is
+        0 unless rows left out demand it; see :func:`~.calibration.calibrate`.
     shift : ndarray of shape (k,) or float
         Logarithm of given priors relative to the class shares, added to the log odds
         that have been calibrated on rows with these shares (Bayes' rule).
@@ -72,7 +121,9 @@ class ClassGaussians:
     log_prior: np.ndarray
     slope: float
     loo_score: float
+    left_out: ClassHits
     temperature: float = 1.0
+    exceptions: float = 0.0
     shift: np.ndarray | float = 0.0
     scatter: float = 0.0
 
@@ -125,17 +176,24 @@ class ClassGaussians:
 
     def log_joint(self, projected: Array, spread: Array | None = None) -> Array:
         """``log p(z, c)`` up to a constant, (m, k), in the library of ``projected``."""
+        scores = with_exceptions(self.scores(projected, spread), self.exceptions)
+        shift = np.zeros_like(self.log_prior) + self.shift
+        return scores + from_numpy(shift, projected)[None, :]
+
+    def scores(self, projected: Array, spread: Array | None = None) -> Array:
+        """Log odds (m, k) for the class shares of the training rows, before exceptions.
+
+        Up to a constant of each row, they are affine functions of its projection.
+        """
         xp = namespace(projected)
-        means = from_numpy(self.means, projected)
-        log_prior = from_numpy(self.log_prior, projected)
+        log_shares = from_numpy(self.log_prior - self.shift, projected)
         if not self.slope > 0:
-            return xp.zeros_like(projected[:, :1]) + log_prior[None, :]
+            return xp.zeros_like(projected[:, :1]) + log_shares[None, :]
+        means = from_numpy(self.means, projected)
         # |z - m|^2 without the term in z alone, which all classes share
         spread = xp.ones_like(projected) if spread is None else spread + self.scatter
         linear = (projected / spread) @ means.T - (0.5 / spread) @ (means * means).T
-        shift = from_numpy(np.zeros_like(self.log_prior) + self.shift, projected)
-        calibrated = linear / self.variance + (log_prior - shift)[None, :]
-        return calibrated / self.temperature + shift[None, :]
+        return (linear / self.variance + log_shares[None, :]) / self.temperature
 
 
 class HeldOutClasses:
@@ -154,7 +212,13 @@ class HeldOutClasses:
     swapped, and small classes rely on the slope that all of them share.
 
     The variance minimises the log loss of rows left out of their class mean, the slope
-    and the class shares. It is therefore the variance of new rows around *estimated*
+    and the class shares, bounded at log(k / BOUNDING_SHARE) for each row. Its lower
+    limit is that of the distances d to the mean of their class in r dimensions, whose
+    mean is ruled by the few rows that are far away, and whose median is not::
+
+        v >= min(mean(d) / r, median(d) / median of chi^2_r)
+
+    It is therefore the variance of new rows around *estimated*
     means; for class c this would be ``1 + 1 / (n_c + PRIOR_ROWS)`` times the variance
     around the true mean, a factor that differs by less than a tenth between classes.
 
@@ -236,16 +300,30 @@ class HeldOutClasses:
         """Distances and log shares without each row (m, k), and the variance."""
         precision = np.ones_like(projected) if spread is None else 1.0 / spread
         distances, log_shares = self._without(projected, codes, precision, design)
-        variance = 1.0
-        residual = np.average(_own(distances, codes), weights=design.each)
-        residual = float(residual) / projected.shape[1]
-        if self.slope > 0 and residual > 0:
-            low, high = VARIANCE_RANGE
-            scores, bounds = distances / (-2.0 * residual), (1.0 / high, 1.0 / low)
-            variance = residual / best_sharpness(
-                log_shares, scores, codes, design.each, bounds
-            )
-        return distances, log_shares, variance
+        if not self.slope > 0:
+            return distances, log_shares, 1.0
+        smallest = self._smallest_variance(_own(distances, codes), precision, design)
+        scores = distances / (-2.0 * smallest)
+        loss = LeftOutLoss(log_shares, scores, codes, design.each)
+        sharpness = loss.sharpest_with(BOUNDING_SHARE, 1.0 / LARGEST_VARIANCE, 1.0)
+        return distances, log_shares, smallest / sharpness
+
+    def _smallest_variance(
+        self, distances: np.ndarray, precision: np.ndarray, design: RowDesign
+    ) -> float:
+        """The variance of each coordinate, from distances (n,) to the own class mean.
+
+        Above zero: where all distances are rounding, so is the variance.
+        """
+        r = precision.shape[1]
+        # k columns of class coordinates have only k - 1 dimensions
+        dimensions = min(r, len(self.counts) - 1)
+        mean = float(np.average(distances, weights=design.each)) / r
+        median = weighted_median(distances, design.each) * dimensions / r
+        # rounding of the projections, in units of the targets
+        sizes = self.least**2 * float(self.usable @ self.squares) / np.sum(self.usable)
+        rounding = float(sizes * np.mean(precision)) / r
+        return max(min(mean, median / float(chi2.ppf(0.5, dimensions))), rounding)
 
     def gaussians(
         self,
@@ -274,21 +352,22 @@ class HeldOutClasses:
         if spread is not None:
             scatter = float(np.average(np.mean(spread, axis=1), weights=design.each))
             spread = spread + scatter
-        found = self._calibrated(projected, codes, spread, design)
-        distances, without, variance = found
+        distances, without, variance = self._calibrated(
+            projected, codes, spread, design
+        )
         log_shares = np.log(_shares(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)
         shift, usable = log_prior - log_shares, self.several[codes]
-        evidence, temperature = -distances / (2.0 * variance), 1.0
+        evidence, calibration = -distances / (2.0 * variance), Calibration()
         if self.slope > 0 and np.any(usable):
             # Shares without a row would reveal its class, with the wrong sign.
             odds, rows = log_shares + evidence, np.flatnonzero(usable)
-            own = design.restrict(rows)
-            temperature = best_temperature(odds[rows], codes[rows], own)
+            calibration = calibrate(odds[rows], codes[rows], design.restrict(rows))
         scores = without + evidence
         if priors is not None:
-            scores = (log_shares + evidence) / temperature + shift
+            scores = (log_shares + evidence) / calibration.temperature
+            scores = with_exceptions(scores, calibration.exceptions) + shift
         right = usable & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
         if self.slope > 0 and len(np.unique(design.units[usable])) == 2:
@@ -298,7 +377,16 @@ class HeldOutClasses:
         if not self.slope > 0:
             means = np.tile(self.center, (len(self.counts), 1))
         return ClassGaussians(
-            means, variance, log_prior, self.slope, score, temperature, shift, scatter
+            means=means,
+            variance=variance,
+            log_prior=log_prior,
+            slope=self.slope,
+            loo_score=score,
+            left_out=ClassHits.of(right, codes, len(self.counts)),
+            temperature=calibration.temperature,
+            exceptions=calibration.exceptions,
+            shift=shift,
+            scatter=scatter,
         )
 
     def _without(
@@ -407,70 +495,13 @@ def _own(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return table[np.arange(len(codes)), codes]
 
 
-#: Relative precision of a sharpness.
-SHARP_ENOUGH = 1e-9
-
-
-def best_sharpness(
-    offsets: np.ndarray | float,
-    scores: np.ndarray,
-    codes: np.ndarray,
-    weights: np.ndarray,
-    bounds: tuple[float, float],
-    doubt: float = 0.0,
-) -> float:
-    """The b between ``bounds`` with the smallest log loss of ``softmax(a + b s)``.
-
-    The log loss is convex in b: its derivative, the mean of ``E s - s_own`` under the
-    probabilities of the classes, has one root.
-
-    Parameters
-    ----------
-    offsets : ndarray of shape (n, k) or float
-        a.
-    scores : ndarray of shape (n, k)
-        s; -inf for impossible classes.
-    codes : ndarray of shape (n,)
-        The class of each row, with a finite score.
-    weights : ndarray of shape (n,)
-        Weights of the rows.
-    bounds : tuple of float
-        Smallest and largest b, above zero.
-    doubt : float, default=0.0
-        The share of every row that belongs to the other possible classes.
-    """
-    own = _own(scores, codes)
-    finite = np.where(np.isfinite(scores), scores, 0.0)
-    others = np.maximum(np.sum(np.isfinite(scores), axis=1) - 1, 1)
-    own = own + doubt * ((np.sum(finite, axis=1) - own) / others - own)
-
-    def slope(b: float) -> float:
-        shares = softmax(offsets + b * scores, axis=1)
-        return float(weights @ (np.sum(shares * finite, axis=1) - own))
-
-    low, high = bounds
-    # Scores that are all equal say nothing, and their slope is rounding.
-    largest = np.max(np.abs(finite), axis=1)
-    if slope(high) <= DOUBLE_EPS * scores.shape[1] * float(weights @ largest):
-        return high
-    if slope(low) >= 0.0:
-        return low
-    return float(brentq(slope, low, high, xtol=SHARP_ENOUGH * low, rtol=SHARP_ENOUGH))
-
-
-def best_temperature(scores: np.ndarray, codes: np.ndarray, design: RowDesign) -> float:
-    """T >= 1 with the smallest log loss of ``scores / T`` (n, k).
-
-    It is computed as if one more row or group counted as half wrong (Krichevsky
-    and Trofimov 1981): if all of few rows are right, T = 1 may leave odds of e^100.
-    """
-    low, high = TEMPERATURES
-    bounds = 1.0 / high, 1.0 / low
-    doubt = 0.5 / (number_of_groups(design.units, design.each) + 1.0)
-    return 1.0 / best_sharpness(0.0, scores, codes, design.each, bounds, doubt)
-
-
-def number_of_groups(units: np.ndarray, weights: np.ndarray) -> float:
-    """The effective number of groups of rows (n,): it is less if weights differ."""
-    sums = np.bincount(units, weights)
-    return float(np.sum(sums) ** 2 / np.sum(sums**2))
+def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    """The median of values (n,), where one of weight 2 counts like two equal ones."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    half = 0.5 * below[-1]
+    # rounding of the sums must not move the median of equal weights
+    near = ROUNDED_WEIGHT * below[-1]
+    lower = np.searchsorted(below, half - near, "left")
+    upper = np.searchsorted(below, half + near, "right")
+    return float(0.5 * (values[order[lower]] + values[order[min(upper, len(order) - 1)]]))

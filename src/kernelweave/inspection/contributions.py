@@ -214,9 +214,9 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
     if spread is not None:
         spread = to_numpy(spread).astype(np.float64)
         each = np.tile(points, (len(spread), 1)), np.repeat(spread, r + 1, axis=0)
-        values = np.reshape(gaussians.log_joint(*each), (len(spread), r + 1, -1))
+        values = np.reshape(gaussians.scores(*each), (len(spread), r + 1, -1))
     else:
-        values = gaussians.log_joint(points)  # (r + 1, k)
+        values = gaussians.scores(points)  # (r + 1, k)
     unit, outputs = "log density of row and class", classes
     if len(classes) == 2:
         values = values[..., 1:] - values[..., :1]

@@ -365,12 +365,10 @@ class MixtureKDA(KernelDiscriminant):
     def _n_features_out(self) -> int:
         return int(self.class_weights_.shape[1])
 
-    def _log_joint(self, X: Any, method: str) -> Array:
+    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array | None]:
         data = self._rows(X, method)
         projected, spread = self._project(data), self._projector.spread(data.observed)
-        known = None if spread is None else from_numpy(spread, projected)
-        scores = self.gaussians_.log_joint(projected, known)
-        return self._where_known(scores, projected)
+        return projected, None if spread is None else from_numpy(spread, projected)
 
     def _spread_of(self, X: Any) -> np.ndarray | None:
         data = self._observed_rows(X, "contributions")

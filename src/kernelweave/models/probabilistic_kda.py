@@ -225,9 +225,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         progress.end()
         return self
 
-    def _log_joint(self, X: Any, method: str) -> Array:
-        mean, variance = self._distribution(X, method)
-        return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
+    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array]:
+        return self._distribution(X, method)
 
     def _spread_of(self, X: Any) -> Array:
         return self.predict_distribution(X)[1]

@@ -43,7 +43,11 @@ from kernelweave._sklearn import (
     TransformerMixin,
 )
 from kernelweave._tolerances import NOTABLE
-from kernelweave.exceptions import KernelWarning, MemoryRefusedError
+from kernelweave.exceptions import (
+    KernelWarning,
+    MemoryRefusedError,
+    MissedClassWarning,
+)
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
 from kernelweave.kernels import DenseBank
@@ -766,7 +770,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     ) -> None:
         """Set the scores on rows left out, in folds and one by one, or the remarks.
 
-        The temperature of the Gaussians is that of the folds, if they have found one.
+        The temperature of the Gaussians, found on rows left out one by one, is
+        corrected by that of the folds, whose exceptions replace theirs.
         """
         for found in (folds, gaussians):
             if found is not None and found.remark is not None:
@@ -774,10 +779,22 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if folds is not None and folds.remark is None:
             self.cv_score_ = folds.score
             self.cv_standard_error_ = folds.standard_error
-        if gaussians is not None:
-            if folds is not None and folds.temperature is not None:
-                gaussians = replace(gaussians, temperature=folds.temperature)
-            self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
+        if gaussians is None:
+            return
+        hits = gaussians.left_out
+        if folds is not None and folds.hits is not None:
+            hits = folds.hits
+        missed = hits.remark(self.classes_)
+        if missed is not None:
+            self._note(missed, MissedClassWarning)
+        if folds is not None and folds.calibration is not None:
+            relative = folds.calibration
+            gaussians = replace(
+                gaussians,
+                temperature=max(1.0, gaussians.temperature * relative.temperature),
+                exceptions=relative.exceptions,
+            )
+        self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
 
     def _note_rounding(
         self,
@@ -833,10 +850,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         for remark in found:
             self._note(remark)
 
-    def _note(self, remark: str) -> None:
+    def _note(
+        self, remark: str, category: type[KernelWarning] = KernelWarning
+    ) -> None:
         """Warn, and keep the remark."""
         self.kernel_map_.remarks.append(remark)
-        warnings.warn(f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=5)
+        warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=5)
 
     def _set_certificate(
         self, certificate: Certificate | None, warn: bool = True
@@ -1066,9 +1085,14 @@ class KernelDiscriminant(
     priors: Any
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
+    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array | None]:
+        """Projections of rows, (m, r), and their variances if rows have their own."""
+        return self._predict_target(X, method), None
+
     def _log_joint(self, X: Any, method: str) -> Array:
-        projected = self._predict_target(X, method)
-        return self._where_known(self.gaussians_.log_joint(projected), projected)
+        projected, spread = self._coordinates(X, method)
+        scores = self.gaussians_.log_joint(projected, spread)
+        return self._where_known(scores, projected)
 
     def _spread_of(self, X: Any) -> Array | None:
         """Variances (m, r) of the projections of rows, if they have their own."""

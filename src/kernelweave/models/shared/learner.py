@@ -28,12 +28,8 @@ from kernelweave._array import (
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.gaussians import (
-    ClassGaussians,
-    best_temperature,
-    number_of_groups,
-    units_per_class,
-)
+from kernelweave.fits.calibration import Calibration, calibrate, number_of_groups
+from kernelweave.fits.gaussians import ClassGaussians, ClassHits, units_per_class
 from kernelweave.fits.ridge import (
     KernelFit,
     LooDescent,
@@ -606,16 +602,20 @@ class FoldScore:
         Accuracy, R^2 or the requested measure, on held-out rows; NaN if undefined.
     standard_error : float
         Its standard error.
-    temperature : float or None
-        Divides the log odds of class Gaussians; it has the smallest held-out log loss.
-        None if no held-out row has a class that its fold has seen.
+    calibration : Calibration or None
+        The temperature relative to that of rows left out one by one, and the share of
+        exceptions, with the smallest held-out log loss. None if no held-out row has a
+        class that its fold has seen.
+    hits : ClassHits or None
+        How many held-out rows of each class are right.
     remark : str or None
         Why there is no score.
     """
 
     score: float = float("nan")
     standard_error: float = float("nan")
-    temperature: float | None = None
+    calibration: Calibration | None = None
+    hits: ClassHits | None = None
     remark: str | None = None
 
 
@@ -693,7 +693,8 @@ class Fold:
         classes, gaussians = self.fitted.classes, self.fitted.gaussians
         assert classes is not None and gaussians is not None
         log_joint = to_numpy(gaussians.log_joint(self.projected))
-        return FoldClasses(self.test, classes, gaussians, log_joint)
+        scores = to_numpy(gaussians.scores(self.projected))
+        return FoldClasses(self.test, classes, gaussians.slope > 0, scores, log_joint)
 
 
 @dataclass(frozen=True)
@@ -702,7 +703,8 @@ class FoldClasses:
 
     test: np.ndarray  # (m,)
     classes: np.ndarray  # (r,), codes of the classes that the fit has seen
-    gaussians: ClassGaussians  # of the fit
+    has_evidence: bool  # whether it predicts more than the class shares
+    scores: np.ndarray  # (m, r), without given priors and before exceptions
     log_joint: np.ndarray  # (m, r)
 
 
@@ -900,13 +902,21 @@ def doubt(weights: np.ndarray, units: np.ndarray) -> float:
     return likely * (1 - likely) / m
 
 
+#: The smallest temperature of held-out rows, relative to that of their fold. A fold
+#: may doubt its few rows more than the rows held out give reason to.
+COOLEST = 1e-2
+
+
 def score_classes(
     folds: Iterable[FoldClasses],
     codes: np.ndarray,
     design: RowDesign,
     measure: Measure | None = None,
 ) -> FoldScore:
-    """Accuracy on held-out rows, and the temperature with the smallest log loss.
+    """Accuracy on held-out rows, and the calibration with the smallest log loss.
+
+    The temperature is relative to that of each fold, which sees its own rows left out
+    one by one: folds whose scores differ in size do not rule each other.
 
     Classes that a fold has not seen cannot be predicted: their rows count as errors,
     and say nothing about the temperature. Nor do those of a fold whose fit found no
@@ -916,32 +926,31 @@ def score_classes(
     measured, tested, scores, k = [], [], [], int(np.max(codes)) + 1
     right: list[np.ndarray] = []
     for fold in folds:
-        # Given priors are not the shares of these rows, which calibrate probabilities;
-        # the temperature of these rows replaces that of rows left out one by one.
-        own = fold.gaussians
-        calibrated = np.full((len(fold.test), k), -np.inf)
-        if own.slope > 0:
-            calibrated[:, fold.classes] = (fold.log_joint - own.shift) * own.temperature
+        # Given priors are not the shares of these rows, which calibrate probabilities.
+        fold_scores = np.full((len(fold.test), k), -np.inf)
+        if fold.has_evidence:
+            fold_scores[:, fold.classes] = fold.scores
         if measure is not None:
             measured.append(_class_measure(measure, fold, codes, k, design))
         best = fold.classes[np.argmax(fold.log_joint, axis=1)]
         right.append(best == codes[fold.test])
         tested.append(fold.test)
-        scores.append(calibrated)
+        scores.append(fold_scores)
     if not tested:
         return FoldScore()
     rows, scored, correct = map(np.concatenate, (tested, scores, right))
     weights = design.each[rows]
     score, error = accuracy(correct, weights, design.units[rows])
     known = np.isfinite(scored[np.arange(len(rows)), codes[rows]])
-    temperature = None
+    calibration = None
     if np.any(known):
-        temperature = best_temperature(
-            scored[known], codes[rows][known], design.restrict(rows[known])
+        calibration = calibrate(
+            scored[known], codes[rows][known], design.restrict(rows[known]), COOLEST
         )
     if measure is not None:
         score, error = mean_over_folds(np.array(measured))
-    return FoldScore(score, error, temperature)
+    hits = ClassHits.of(correct, codes[rows], k)
+    return FoldScore(score, error, calibration, hits)
 
 
 def _class_measure(
