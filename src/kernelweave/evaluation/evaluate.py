@@ -15,6 +15,7 @@ from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
+from kernelweave.fits.gaussians import ClassHits
 from kernelweave.fits.ridge import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
@@ -221,15 +222,28 @@ def evaluate(
         in_leads = np.where(fold > 0, rows_by_class(model, targets, weights), 0.0)
     judge = _Judge(targets, outputs, fold, design.units, each, in_leads)
     table = [judge.record(name, rows, own) for name, rows in held.items()]
+    summary = summarise(table, classify, lead_name)
+    if classify and (missed := missed_classes(own, each > 0)):
+        summary = f"{summary} {missed}"
     return Bunch(
         table=table,
         held_out=own,
         model=fitted,
         score_name="accuracy" if classify else "R2",
         lead_name=lead_name,
-        summary=summarise(table, classify, lead_name),
+        summary=summary,
         remarks=remarks,
     )
+
+
+def missed_classes(held: HeldOut, judged: np.ndarray) -> str | None:
+    """A sentence that names the classes of which no judged row (n,) was recognised."""
+    classes = held.classes
+    assert classes is not None and held.targets is not None
+    codes = np.searchsorted(classes, held.targets[judged])
+    right = held.predicted[judged] == held.targets[judged]
+    remark = ClassHits.of(right, codes, len(classes)).remark(classes)
+    return None if remark is None else f"{remark[0].upper()}{remark[1:]}."
 
 
 def _constant(outputs: StandardOutputs) -> list[str]:

@@ -504,4 +504,6 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     near = ROUNDED_WEIGHT * below[-1]
     lower = np.searchsorted(below, half - near, "left")
     upper = np.searchsorted(below, half + near, "right")
-    return float(0.5 * (values[order[lower]] + values[order[min(upper, len(order) - 1)]]))
+    return float(
+        0.5 * (values[order[lower]] + values[order[min(upper, len(order) - 1)]])
+    )

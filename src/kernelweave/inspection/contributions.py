@@ -120,8 +120,11 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
 
     Notes
     -----
-    Three cases deserve care:
+    Four cases deserve care:
 
+    - *Exceptions.* Where ``model.gaussians_.exceptions`` is above 0, decision values
+      allow for that share of rows which may belong to any class; the parts add up to
+      the log odds before this.
     - *Missing views.* With ``missing="zero"`` a view that a row lacks has part 0. With
       ``missing="available"`` the kernels of that view are filled in from others, and
       its part is what the filled-in values contribute. For a row that lacks every view,
@@ -217,6 +220,7 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
         values = np.reshape(gaussians.scores(*each), (len(spread), r + 1, -1))
     else:
         values = gaussians.scores(points)  # (r + 1, k)
+    values = values + gaussians.shift  # of given priors
     unit, outputs = "log density of row and class", classes
     if len(classes) == 2:
         values = values[..., 1:] - values[..., :1]

@@ -850,9 +850,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         for remark in found:
             self._note(remark)
 
-    def _note(
-        self, remark: str, category: type[KernelWarning] = KernelWarning
-    ) -> None:
+    def _note(self, remark: str, category: type[KernelWarning] = KernelWarning) -> None:
         """Warn, and keep the remark."""
         self.kernel_map_.remarks.append(remark)
         warnings.warn(f"{type(self).__name__}: {remark}", category, stacklevel=5)
