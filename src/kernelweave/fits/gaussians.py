@@ -497,13 +497,10 @@ def _own(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     """The median of values (n,), where one of weight 2 counts like two equal ones."""
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    half = 0.5 * below[-1]
+    ranked = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[ranked])
     # rounding of the sums must not move the median of equal weights
-    near = ROUNDED_WEIGHT * below[-1]
+    half, near = 0.5 * below[-1], ROUNDED_WEIGHT * below[-1]
     lower = np.searchsorted(below, half - near, "left")
-    upper = np.searchsorted(below, half + near, "right")
-    return float(
-        0.5 * (values[order[lower]] + values[order[min(upper, len(order) - 1)]])
-    )
+    upper = min(np.searchsorted(below, half + near, "right"), len(ranked) - 1)
+    return float(0.5 * (values[ranked[lower]] + values[ranked[upper]]))
