@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 import kernelweave
 from estimators import EXPLICIT, ONE_EACH, SETTINGS, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave._writing import written_whole
 from kernelweave.exceptions import ModelFileError
 from kernelweave.kernels import Pipe
 from kernelweave.persistence import (
@@ -37,7 +38,6 @@ from kernelweave.persistence import (
     MODEL,
     is_ours,
     read_header,
-    written_whole,
 )
 from kernelweave.views.raw_columns import Columns
 

@@ -12,24 +12,20 @@ SciPy arrays), and of no others unless the caller names them.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib
 import io
 import json
 import os
 import platform
-import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from functools import cache
-from glob import escape
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import scipy
@@ -39,6 +35,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from kernelweave._files import check_arrays
+from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.columns import some
 
@@ -57,8 +54,6 @@ HEADER_TYPES: dict[str, Any] = {
 }
 #: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
-#: Seconds after which a file that nobody completes may be removed.
-ABANDONED = 3600.0
 #: Where scikit-learn defines what its searches, ensembles and calibrated classifiers,
 #: and the ``cv`` and requests for metadata of ours, keep besides estimators.
 SCIKIT_LEARN = (
@@ -146,7 +141,8 @@ def save(
     >>> bool((same.predict(X) == model.predict(X)).all())
     True
     """
-    skops_io = _skops()
+    skops_io, path = _skops(), Path(path)
+    check_name(path)
     if not isinstance(model, BaseEstimator) or isinstance(model, type):
         raise TypeError(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
@@ -175,7 +171,10 @@ def save(
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     text = json.dumps(header, indent=1, default=str)
-    with written_whole(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+    with (
+        written_whole(path, private=True) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
         archive.writestr(HEADER, text)
         archive.writestr(MODEL, content)
 
@@ -292,41 +291,6 @@ def _score_functions() -> set[str]:
     found += [getattr(metrics, n) for n in metrics.__all__ if n.endswith(SCORES)]
     found += [getattr(feature_selection, name) for name in SELECTS]
     return {f"{function.__module__}.{function.__name__}" for function in found}
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
-    """A file to write to, which takes the place of ``path`` once it is complete.
-
-    Until then, and if anything goes wrong, what was there stays there. Drafts of
-    processes that were killed are removed an hour after they were last written to.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, f"{str(path)!r} is a device, which is left alone")
-    remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
-    draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
-    try:
-        with draft.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        reason = f"{error.strerror or error}; nothing was written"
-        raise type(error)(
-            error.errno, f"cannot write {str(path)!r}: {reason}"
-        ) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-
-
-def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove files that a killed process left, an hour after their last change."""
-    with suppress(OSError):
-        for left in folder.glob(pattern):
-            if time.time() - left.stat().st_mtime > ABANDONED:
-                left.unlink()
 
 
 def library_versions() -> dict[str, str]:
