@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
 import json
+import os
+import pickle
 import re
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
@@ -18,17 +24,20 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.callback import ScoringMonitor
-from sklearn.compose import make_column_selector
+from sklearn.cluster import FeatureAgglomeration
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kernelweave
 from estimators import EXPLICIT, ONE_EACH, SETTINGS, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelFDA, MultipleKernelFDA, persistence
 from kernelweave._writing import written_whole
 from kernelweave.exceptions import ModelFileError
 from kernelweave.kernels import Pipe
@@ -36,9 +45,12 @@ from kernelweave.persistence import (
     FORMAT,
     HEADER,
     MODEL,
+    NOTHING,
+    SCHEMA,
     is_ours,
     read_header,
 )
+from kernelweave.views.caches import parts_of
 from kernelweave.views.raw_columns import Columns
 
 pytest.importorskip("skops")
@@ -512,3 +524,181 @@ def test_class_weights_of_dates_serve_refits_of_a_loaded_model(unit, form, tmp_p
     again = clone(same).fit(X, days[y])
     for fitted in (same, again):
         assert np.array_equal(fitted.decision_function(X), model.decision_function(X))
+
+
+# Caches and other files that a model may name -----------------------------------------
+
+
+def caching(memory):
+    """Every estimator of scikit-learn that keeps a cache, at several depths."""
+    union = FeatureUnion(
+        [("kept", StandardScaler()), ("tied", FeatureAgglomeration(2, memory=memory))]
+    )
+    inside = Pipeline([("both", union), ("pca", PCA(2))], memory=memory)
+    table = ColumnTransformer([("part", inside, [0, 1, 2])])
+    return Pipe(Pipeline([("table", table), ("all", PCA(2))], memory=memory), "linear")
+
+
+@pytest.mark.parametrize("form", [str, joblib.Memory])
+def test_a_saved_model_has_no_caches(form, tmp_path):
+    X, y = rows()
+    view = ("memory", [caching(form(tmp_path / "cache")), "rbf"], [0, 1, 2])
+    model = MultipleKernelFDA([view], cv=None).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    names = [name for name in model.get_params() if name.endswith("__memory")]
+    assert len(names) == 3
+    # the user's own is left as it is ...
+    assert all(isinstance(model.get_params()[name], form) for name in names)
+    content = (tmp_path / "model.kw").read_bytes()
+    assert str(tmp_path / "cache").encode() not in content
+    # ... and the loaded one has none, not even in its fitted parts
+    same = kernelweave.load(tmp_path / "model.kw", trusted=["numpy.mean"])
+    assert [same.get_params()[name] for name in names] == [None] * 3
+    assert all(vars(part).get("memory") is None for part in with_attributes(same))
+    np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+
+
+def with_attributes(model):
+    return [part for part in parts_of(model) if hasattr(part, "__dict__")]
+
+
+#: Refits a model that it has loaded; prints all files that it opens from then on.
+REFIT = """
+import sys
+import numpy as np
+import kernelweave
+from kernelweave.evaluation import evaluate
+X = np.random.default_rng(0).normal(size=(24, 3))
+y = (X[:, 0] + X[:, 2] > 0).astype(int)
+# where modules are, and how much memory there is
+PYTHON = (sys.prefix, sys.base_prefix, *kernelweave.__path__, "/proc/", "/sys/")
+model = kernelweave.load(sys.argv[1], trusted=["numpy.mean"])
+evaluate(kernelweave.KernelFDA(model.views, cv=2), X, y, cv=2)  # imports all it needs
+if sys.argv[2:]:
+    model.views[0][1].transformer.set_params(memory=sys.argv[2])
+def hook(event, arguments):
+    if event in ("open", "os.mkdir", "os.listdir", "os.scandir"):
+        if not str(arguments[0]).startswith(PYTHON):
+            print(event, arguments[0])
+sys.addaudithook(hook)
+model.predict(X)
+model.fit(X, y)
+evaluate(model, X, y, cv=2)
+"""
+
+
+def test_a_refit_of_a_loaded_model_opens_no_file(tmp_path):
+    X, y = rows()
+    model = KernelFDA([("v", caching(str(tmp_path / "cache")), [0, 1, 2])], cv=2)
+    kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
+    shutil.rmtree(tmp_path / "cache")
+
+    def opened(*arguments):
+        command = [sys.executable, "-c", REFIT, str(tmp_path / "model.kw"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert opened() == ""
+    assert not (tmp_path / "cache").exists()
+    assert "cache" in opened(str(tmp_path / "cache"))  # the hook sees what there is
+
+
+class Marker:
+    """A pickle that makes a folder when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def forged(path, change):
+    """Change the schema of the model in a file, with the right checksum."""
+    with zipfile.ZipFile(path) as archive:
+        header = json.loads(archive.read(HEADER))
+        content = io.BytesIO(archive.read(MODEL))
+    changed = io.BytesIO()
+    with zipfile.ZipFile(content) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == SCHEMA:
+                data = json.dumps(json.loads(data, object_hook=change))
+            new.writestr(name, data)
+    model = changed.getvalue()
+    header |= {"bytes": len(model), "sha256": hashlib.sha256(model).hexdigest()}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(HEADER, json.dumps(header))
+        archive.writestr(MODEL, model)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_forged_cache_is_not_read(hidden, tmp_path, monkeypatch):
+    """Its pickles, which the same person may have sent, would run code."""
+    monkeypatch.chdir(tmp_path)
+    X, y = rows()
+    pipeline = Pipeline([("s", StandardScaler()), ("p", PCA(2))], memory="cache")
+    views = [("v", Pipe(pipeline, "linear"), [0, 1, 2])]
+    model = KernelFDA(views, cv=None).fit(X, y)
+    poisoned = list(Path("cache").rglob("output.pkl"))
+    for path in poisoned:
+        path.write_bytes(pickle.dumps(Marker(tmp_path / "ran")))
+    with contextlib.suppress(TypeError):
+        clone(model).fit(X, y)
+    assert Path("ran").exists()  # so the pickles are poisoned
+    Path("ran").rmdir()
+    kernelweave.save(model, "model.kw")
+
+    def change(part):
+        if part.get("__loader__") == "ObjectNode" and part["__class__"] == "Pipeline":
+            content = part["content"]["content"]
+            content["memory"] |= {"content": json.dumps("cache")}
+            if hidden:  # one level deeper, in another kind of dictionary
+                part["content"] = {
+                    "__loader__": "DefaultDictNode",
+                    "__class__": "defaultdict",
+                    "__module__": "collections",
+                    "content": {"main": part["content"], "default_factory": NOTHING},
+                }
+        return part
+
+    forged("model.kw", change)
+    clone(kernelweave.load("model.kw")).fit(X, y)
+    assert not Path("ran").exists()
+
+
+SEARCHED = GridSearchCV(
+    Pipeline([("s", StandardScaler()), ("p", PCA(2))]),
+    {"memory": ["cache"]},
+    scoring=make_scorer(fbeta_score, beta=1),
+)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "named"),
+    [
+        (SEARCHED, "'memory'"),
+        (clone(SEARCHED).set_params(param_grid=[{"p": [PCA()], "x__input": [1]}]), "x"),
+        (CountVectorizer(input="filename"), "input='filename'"),
+        (make_pipeline(HashingVectorizer(input="file")), "input='file'"),
+    ],
+)
+def test_parameters_that_open_files_are_refused(
+    transformer, named, tmp_path, monkeypatch
+):
+    model = KernelFDA([("v", Pipe(transformer, "linear"), [0])])
+    with pytest.raises(ValueError, match=f"cannot save this KernelFDA: .*{named}"):
+        kernelweave.save(model, tmp_path / "model.kw")
+    assert not (tmp_path / "model.kw").exists()
+    monkeypatch.setattr(persistence, "why_not_storable", lambda model: None)
+    kernelweave.save(model, tmp_path / "model.kw")
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=f"cannot load .*{named}"):
+        kernelweave.load(tmp_path / "model.kw")
+
+
+def test_searches_over_whole_steps_are_saved(tmp_path):
+    grid = {"p": [PCA(1), PCA(2), Pipeline([("q", PCA(1))])], "p__copy": [True]}
+    model = clone(SEARCHED).set_params(param_grid=grid)
+    kernelweave.save(model, tmp_path / "model.kw")
+    assert len(kernelweave.load(tmp_path / "model.kw").param_grid["p"]) == 3

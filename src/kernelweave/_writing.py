@@ -127,7 +127,7 @@ def begun_draft(draft: Path, final: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Let a file, or the names in a folder, survive a power cut, where this is possible.
+    """Let a file, or the names in a folder, survive a power cut.
 
     Windows cannot do it for folders.
     """

@@ -37,6 +37,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from kernelweave._files import check_arrays
 from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
+from kernelweave.views.caches import forget_caches, names_cache, why_not_storable
 from kernelweave.views.columns import some
 
 #: Increased when the layout of the archive changes; older files stay readable.
@@ -44,6 +45,14 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
+#: How skops writes None.
+NOTHING = {
+    "__class__": "str",
+    "__module__": "builtins",
+    "__loader__": "JsonNode",
+    "content": "null",
+    "is_json": True,
+}
 #: Entries of the header, and the type of each.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
@@ -153,13 +162,16 @@ def save(
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
     try:
-        content = skops_io.dumps(model)
+        content, _ = _rewritten(skops_io.dumps(model))
     except Exception as error:  # what skops cannot write differs from type to type
         raise ValueError(
             f"cannot save this {type(model).__name__}: {error}. Kernels must be named, "
             "or be functions and classes that can be imported; a model with arrays of "
             "another library is saved after a fit to NumPy arrays"
         ) from error
+    reason = why_not_storable(model)
+    if reason is not None:
+        raise ValueError(f"cannot save this {type(model).__name__}: {reason}")
     header = {
         "format": FORMAT,
         "class": type(model).__name__,
@@ -211,7 +223,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
         with zipfile.ZipFile(io.BytesIO(content)) as members:
             _check_stored(members, len(content))
             check_arrays(members)
-        content, names = _with_moved_types(content)
+        content, names = _rewritten(content)
         known = {name for name in names if is_ours(name)} | set(trusted)
         try:
             model = skops_io.loads(content, trusted=list(known))
@@ -225,6 +237,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
             ) from error
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator")
+        forget_caches(model)  # however a forged file may have named them
+        reason = why_not_storable(model)
+        if reason is not None:
+            raise ModelFileError(reason)
         return model
 
 
@@ -233,30 +249,43 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(Path(path))[0]
 
 
-def _with_moved_types(content: bytes) -> tuple[bytes, set[str]]:
-    """A model of an earlier release, with its types named as today, and these names."""
+def _rewritten(content: bytes) -> tuple[bytes, set[str]]:
+    """A model without caches whose types are named as today, and their names."""
     names: set[str] = set()
-    found = False
+    is_changed = False
 
-    def rename(part: dict[str, Any]) -> dict[str, Any]:
-        nonlocal found
+    def rewrite(part: dict[str, Any]) -> dict[str, Any]:
+        nonlocal is_changed
         name = f"{part.get('__module__')}.{part.get('__class__')}"
         if name in MOVED:
-            found, name = True, MOVED[name]
+            is_changed, name = True, MOVED[name]
             part["__module__"], _, part["__class__"] = name.rpartition(".")
         names.add(name)
+        if part.get("__loader__") == "ObjectNode" and part.get("content"):
+            attributes = part["content"].get("content")
+            if isinstance(attributes, dict) and _is_cache(attributes.get("memory")):
+                is_changed = True
+                attributes["memory"] |= NOTHING
         return part
 
-    renamed = io.BytesIO()
+    rewritten = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old:
-        schema = json.loads(old.read(SCHEMA), object_hook=rename)
-        if not found:
+        schema = json.loads(old.read(SCHEMA), object_hook=rewrite)
+        if not is_changed:
             return content, names
-        with zipfile.ZipFile(renamed, "w") as new:
+        with zipfile.ZipFile(rewritten, "w") as new:
             for name in old.namelist():
                 text = json.dumps(schema) if name == SCHEMA else old.read(name)
                 new.writestr(name, text)
-    return renamed.getvalue(), names
+    return rewritten.getvalue(), names
+
+
+def _is_cache(memory: dict[str, Any] | None) -> bool:
+    """Whether an attribute of this name, as skops writes it, names a folder."""
+    if memory is None:
+        return False
+    is_json = memory.get("__loader__") == NOTHING["__loader__"]
+    return not is_json or names_cache(json.loads(memory["content"]))
 
 
 def is_ours(name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from kernelweave.evaluation.evaluate import leads
@@ -141,7 +140,7 @@ def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
     model, X, y, fold = case.model, case.X, case.y, case.held.fold
     groups = case.how["groups"]
-    template = clone(model)
+    template = without_caches(model)
     template.fit(X, y, **taken_by(template, {"groups": groups}))
     folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
     recommendation = ""
