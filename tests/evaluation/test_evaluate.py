@@ -460,7 +460,7 @@ def test_refits_on_some_of_the_rows_use_no_cache(tmp_path, rng):
     shutil.rmtree(tmp_path / "cache")
     evaluate(model, X, y, cv=2)
     view_ablation(model, X, y, cv=2)
-    feature_importance(model, X, y, n_resamples=2)
+    feature_importance(model, "b", X=X, y=y, n_resamples=2)
     assert not (tmp_path / "cache").exists()
     clone(model).fit(X, y)  # the user's own fits do
     assert (tmp_path / "cache").exists()

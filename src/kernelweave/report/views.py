@@ -16,6 +16,7 @@ from kernelweave.models.shared.base import caution_about_shares, weights_differ
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_VIEWS, Case, Section, or_why
+from kernelweave.views.caches import without_caches
 
 #: With at most this many views, the page also has an order in which to drop them, for
 #: which the number of fits grows with the square of the number of views.
