@@ -30,6 +30,7 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.feature_selection import SelectKBest
+from sklearn.impute import KNNImputer
 from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -37,9 +38,10 @@ from sklearn.preprocessing import StandardScaler
 
 import kernelweave
 from estimators import EXPLICIT, ONE_EACH, SETTINGS, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA, persistence
+from kernelweave import KernelFDA, MixtureKDA, MultipleKernelFDA, persistence
 from kernelweave._writing import written_whole
 from kernelweave.exceptions import ModelFileError
+from kernelweave.inspection._rows import rows_kept_by, rows_kept_in_words
 from kernelweave.kernels import Pipe
 from kernelweave.persistence import (
     FORMAT,
@@ -702,3 +704,117 @@ def test_searches_over_whole_steps_are_saved(tmp_path):
     model = clone(SEARCHED).set_params(param_grid=grid)
     kernelweave.save(model, tmp_path / "model.kw")
     assert len(kernelweave.load(tmp_path / "model.kw").param_grid["p"]) == 3
+
+
+# What of the training data a file holds -----------------------------------------------
+
+
+def n_in_file(path, X):
+    content = path.read_bytes()
+    return sum(row.tobytes() in content for row in X)
+
+
+STREAMS = {"linear": ("linear", 0), "random": ("rbf", 0), "nystroem": ("rbf", 8)}
+
+
+@pytest.mark.parametrize("features", list(STREAMS))
+def test_a_model_of_portions_goes_on_or_holds_no_rows(features, tmp_path):
+    X, y = rows(90)
+    kernel, n_landmarks = STREAMS[features]
+    how = features if kernel == "rbf" else "auto"
+    settings = {"norm": 1, "alpha": 0.1, "cv": None, "features": how, "n_features": 8}
+    model = MultipleKernelFDA([("v", kernel, [0, 1, 2])], **settings)
+    model.partial_fit(X[:60], y[:60])
+    path = tmp_path / "model.kw"
+    kernelweave.save(model, path)
+    assert n_in_file(path, X) == 60
+    kept = {"kernels": 0, "landmarks": n_landmarks, "partial_fit": 60}
+    assert rows_kept_by(kernelweave.load(path)) == kept
+    again = kernelweave.load(path).partial_fit(X[60:], y[60:])
+    kernelweave.save(model, path, resumable=False)
+    assert n_in_file(path, X) == n_landmarks
+    final = kernelweave.load(path)
+    assert rows_kept_by(final) == kept | {"partial_fit": 0}
+    np.testing.assert_array_equal(final.predict_proba(X), model.predict_proba(X))
+    before = vars(final).copy()
+    for portion in ((X[60:], y[60:]), ()):
+        with pytest.raises(ValueError, match="was saved with resumable=False, without"):
+            final.partial_fit(*portion)
+    assert vars(final) == before
+    # neither the model that was saved nor a new fit is the worse for it
+    model.partial_fit(X[60:], y[60:])
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    fresh = clone(final).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    np.testing.assert_array_equal(fresh.predict_proba(X), model.predict_proba(X))
+    final.fit(X, y).partial_fit(X, y)
+
+
+def test_rows_are_left_out_at_any_depth(tmp_path):
+    X, y = rows()
+    inside = MultipleKernelFDA([("v", "linear", [0, 1, 2])], norm=1, alpha=0.1, cv=None)
+    inside.partial_fit(X, y)
+    model = Pipeline([("model", inside)])
+    path = tmp_path / "model.kw"
+    kernelweave.save(model, path)
+    assert n_in_file(path, X) == len(X)
+    kernelweave.save(model, path, resumable=False)
+    assert n_in_file(path, X) == 0
+    assert (kernelweave.load(path).predict(X) == model.predict(X)).all()
+    with pytest.raises(TypeError, match="resumable must be a bool, got 'no'"):
+        kernelweave.save(model, path, resumable="no")
+
+
+V = [("v", "linear", [0, 1, 2])]
+PIPED = [("v", Pipe(KNNImputer(), Pipe(StandardScaler(), "rbf")), [0, 1, 2])]
+#: A model; the rows that it holds; what is said of them.
+CONTENTS = {
+    "kernels": (
+        KernelFDA(V, cv=None),
+        24,
+        "It holds all cells of 24 training rows, between which kernels are computed.",
+    ),
+    "experts": (MixtureKDA(V), 24, "It holds all cells of 24 training rows, between"),
+    "on the fly": (
+        MultipleKernelFDA(V, cv=None, features="on_the_fly"),
+        24,
+        "It holds all cells of 24 training rows, between",
+    ),
+    "precomputed": (
+        KernelFDA("precomputed", cv=None),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
+    "moments": (
+        MultipleKernelFDA(V, cv=None, features="random"),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
+    "landmarks": (
+        MultipleKernelFDA(
+            [("v", "rbf", [0, 1, 2])], cv=None, features="nystroem", n_features=5
+        ),
+        5,
+        "It holds 5 training rows as landmarks.",
+    ),
+    "transformers": (
+        MultipleKernelFDA(PIPED, cv=None, features="random", n_features=5),
+        24,
+        "from them. What KNNImputer, StandardScaler may keep of the rows is not "
+        "counted.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(CONTENTS))
+def test_what_a_file_holds_of_the_rows(kind, tmp_path):
+    X, y = rows()
+    model, n_rows, words = CONTENTS[kind]
+    given = (X @ X.T)[:, :, None] if kind == "precomputed" else X
+    model = clone(model).fit(given, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    assert n_in_file(tmp_path / "model.kw", X) == n_rows
+    kept = rows_kept_by(same)
+    assert kept["partial_fit"] == 0
+    assert kind == "transformers" or sum(kept.values()) == n_rows
+    assert words in rows_kept_in_words(same)

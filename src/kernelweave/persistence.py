@@ -21,7 +21,8 @@ import platform
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,12 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from kernelweave._files import check_arrays
 from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
-from kernelweave.views.caches import forget_caches, names_cache, why_not_storable
+from kernelweave.views.caches import (
+    forget_caches,
+    names_cache,
+    parts_of,
+    why_not_storable,
+)
 from kernelweave.views.columns import some
 
 #: Increased when the layout of the archive changes; older files stay readable.
@@ -116,6 +122,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     notes: dict[str, Any] | None = None,
+    resumable: bool = True,
 ) -> None:
     """Write a model to one file, whole or not at all.
 
@@ -133,6 +140,10 @@ def save(
     notes : dict, default=None
         Anything else that JSON can hold, under names of your choice, such as
         ``{"cohort": "2024"}``; ``kernelweave inspect`` shows it.
+    resumable : bool, default=True
+        Whether ``partial_fit`` can go on with the model that is loaded. It needs some
+        of the rows as they are (at most 12,287 on a CPU), which the file then holds.
+        Predictions do not need them.
 
     See Also
     --------
@@ -159,8 +170,12 @@ def save(
         )
     if not isinstance(notes, dict | None):
         raise TypeError(f"notes must be a dict, got {notes!r:.80}")
+    if not isinstance(resumable, bool | np.bool_):
+        raise TypeError(f"resumable must be a bool, got {resumable!r:.80}")
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
+    if not resumable:
+        model = _finished(model)
     try:
         content, _ = _rewritten(skops_io.dumps(model))
     except Exception as error:  # what skops cannot write differs from type to type
@@ -189,6 +204,15 @@ def save(
     ):
         archive.writestr(HEADER, text)
         archive.writestr(MODEL, content)
+
+
+def _finished(model: BaseEstimator) -> BaseEstimator:
+    """A copy without the rows and sums of ``partial_fit``, at any depth."""
+    attributes = (getattr(part, "__dict__", {}) for part in parts_of(model))
+    portions = [found["_portions"] for found in attributes if found.get("_portions")]
+    # the copy refers to these in place of copies of their own
+    dropped = {id(part): replace(part, accumulator=None) for part in portions}
+    return deepcopy(model, dropped)
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEstimator:

@@ -68,9 +68,10 @@ def why_not_storable(model: Any) -> str | None:
             )
         names = {name for name in attributes if "__" in name.strip("_")}
         for grid in (attributes.get(name) for name in GRIDS):
-            several = isinstance(grid, Iterable) and not isinstance(grid, Mapping)
-            for part in grid if several else [grid]:
-                names.update(map(str, part) if isinstance(part, Mapping) else ())
+            if isinstance(grid, Mapping):
+                names.update(map(str, grid))
+            elif isinstance(grid, Iterable):
+                names.update(*(map(str, g) for g in grid if isinstance(g, Mapping)))
         for name in sorted(names):
             if name.rpartition("__")[2] in ("memory", "input"):
                 return (
