@@ -789,6 +789,13 @@ CONTENTS = {
         0,
         "It holds no training rows, only what was computed from them.",
     ),
+    "rows": (
+        MultipleKernelFDA(
+            [("v", "rbf", [0, 1, 2])], cv=None, features="random", n_features=40
+        ),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
     "landmarks": (
         MultipleKernelFDA(
             [("v", "rbf", [0, 1, 2])], cv=None, features="nystroem", n_features=5

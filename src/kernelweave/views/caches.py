@@ -33,10 +33,9 @@ def parts_of(whole: Any) -> Iterator[Any]:
             continue
         met[id(part)] = part  # which also keeps its id from being used again
         yield part
-        if isinstance(part, np.ndarray):  # the collector does not look into arrays
-            waiting += part.ravel().tolist() if part.dtype.hasobject else []
-        else:
-            waiting += gc.get_referents(part)
+        waiting += gc.get_referents(part)
+        if isinstance(part, np.ndarray) and part.dtype.hasobject:
+            waiting += part.ravel().tolist()  # the collector does not look into arrays
 
 
 def names_cache(value: Any) -> bool:
@@ -66,7 +65,7 @@ def why_not_storable(model: Any) -> str | None:
                 f"its parameter input={attributes['input']!r} opens the files that "
                 "the rows name: read them first, and use input='content'"
             )
-        names = {name for name in attributes if "__" in name.strip("_")}
+        names = {name for name in attributes if "__" in name and name[0] != "_"}
         for grid in (attributes.get(name) for name in GRIDS):
             if isinstance(grid, Mapping):
                 names.update(map(str, grid))
