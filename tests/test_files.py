@@ -682,3 +682,18 @@ def test_a_failed_draft_leaves_nothing(tmp_path, stop):
                 raise stop
     assert [path.name for path in tmp_path.iterdir()] == ["old.kw"]
     assert (tmp_path / "old.kw").read_text() == "old"
+
+
+def test_a_disk_that_is_full_when_results_are_synced(tmp_path, monkeypatch):
+    """Some file systems find room for what was written only now."""
+    monkeypatch.chdir(tmp_path)
+    write_results("out", "old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    path = str(Path("out", folder.OURS[0]))
+    with pytest.raises(OSError, match=f"^cannot write {path!r}: No space left on"):
+        write_results("out", "new")
+    assert texts_of(tmp_path / "out") == {"old"}

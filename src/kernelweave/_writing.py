@@ -120,19 +120,18 @@ def begun_draft(draft: Path, final: Path) -> Iterator[None]:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER))
         yield
         if draft.exists():
+            with draft.open("r+b") as file:  # a disk may be full only now
+                os.fsync(file.fileno())
             take_permissions(draft, final)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
 
 
-def sync(path: Path) -> None:
-    """Let a file, or the names in a folder, survive a power cut.
-
-    Windows cannot do it for folders.
-    """
+def sync(folder: Path) -> None:
+    """Let the names in a folder survive a power cut, which Windows cannot."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

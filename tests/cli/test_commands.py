@@ -17,6 +17,7 @@ import kernelweave
 import kernelweave.report
 from estimators import ONE_EACH, some
 from kernelweave._files import to_csv
+from kernelweave._writing import DRAFT
 from kernelweave.cli import evaluate, output, read, samples
 from kernelweave.cli.main import main
 from kernelweave.cli.samples import MANY, read_target
@@ -292,7 +293,7 @@ def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
 
 def no_space(descriptor):
     """No room for the model; other files have been written."""
-    if any(".kw" in name for name in os.listdir()):
+    if any(name.startswith(DRAFT) for name in os.listdir()):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

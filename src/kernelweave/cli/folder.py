@@ -318,8 +318,6 @@ def _publish(draft: Draft) -> None:
             drafts = [waiting.name for waiting in draft.beside.values()]
             listed = list(zip(map(str, places), drafts, strict=True))
             (draft.staging / JOURNAL).write_text(json.dumps(listed), encoding="utf-8")
-        for path in draft.staging.iterdir():
-            sync(path)
         _exchange(draft.staging, draft.folder)
         for folder in {draft.folder, draft.folder.parent, *(p.parent for p in places)}:
             sync(folder)
