@@ -126,9 +126,10 @@ def save(
 ) -> None:
     """Write a model to one file, whole or not at all.
 
-    The file has the model without its callbacks, the versions it was made with, what
-    was done to its columns, and a checksum. An existing file is replaced once the new
-    one is complete.
+    The file has the model without its callbacks and caches (``memory`` of the
+    estimators inside is None in it), the versions it was made with, what was done to
+    its columns, and a checksum. An existing file is replaced once the new one is
+    complete, and keeps its permissions; a new one is for its owner alone.
 
     Parameters
     ----------
