@@ -21,8 +21,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import PredefinedSplit
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from estimators import ONE_EACH, SETTINGS, Condition, ask, has, takes, unless
@@ -33,9 +36,11 @@ from kernelweave import (
     MultipleKernelRidge,
     SubspaceKernel,
     TransductiveKernelSVC,
+    save,
 )
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Pipe, Polynomial, Similarity
+from kernelweave.persistence import _finished
 
 N = 12  # rows
 VIEWS = [("left", RBF(), [0, 1, 2]), ("right", ["linear", RBF()], [3, 4, 5])]
@@ -2602,6 +2607,49 @@ add(
     "partial_fit without rows",
     "Pass X too",
     streams,
+)
+
+
+def finished(p: Problem) -> None:
+    def later(model: Any) -> None:
+        _finished(clone(model).partial_fit(X0, y0)).partial_fit(X0, y0)
+
+    p.later = later
+
+
+add(
+    "partial_fit of a model that was saved without its rows",
+    finished,
+    "saved with resumable=False",
+    "{name}",
+    "Save it with resumable=True",
+    streams,
+)
+
+
+def saved_with(transformer: Any) -> Change:
+    def apply(p: Problem) -> None:
+        view = ("a", Pipe(transformer, "linear"), [0])
+        p.later = lambda model: save(clone(model).set_params(views=[view]), "model.kw")
+
+    return apply
+
+
+add(
+    "saving a model that opens the files that rows name",
+    saved_with(CountVectorizer(input="filename")),
+    "input='filename'",
+    "cannot save this {name}",
+    "use input='content'",
+    fda,
+)
+add(
+    "saving a search over caches",
+    saved_with(GridSearchCV(Pipeline([("p", PCA())]), {"memory": ["cache"]})),
+    "it sets 'memory' at every fit",
+    "cannot save this {name}",
+    "leave it out of the search",
+    fda,
 )
 add(
     "partial_fit with a label that is not a class",

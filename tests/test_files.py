@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+import stat
 import sys
 import time
 import warnings
@@ -24,7 +25,7 @@ import pytest
 import kernelweave
 import stress_files
 from conftest import SEED_VARIABLE
-from kernelweave import _files, persistence
+from kernelweave import _files, _writing
 from kernelweave.cli import folder
 from kernelweave.cli.main import main
 from kernelweave.cli.read import read_frame
@@ -334,7 +335,7 @@ def test_a_forged_journal_moves_no_file_of_others(tmp_path):
 
 def abandon(place):
     """Make the files of a folder old enough to be those of a killed process."""
-    old = time.time() - 2 * persistence.ABANDONED
+    old = time.time() - 2 * _writing.ABANDONED
     for path in place.iterdir():
         os.utime(path, (old, old))
 
@@ -370,7 +371,7 @@ def test_a_killed_experiment_resumes(tmp_path, rng):
 
 
 def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
-    (tmp_path / f".{folder.MARK_FILE}.0123456789ab").write_text("{")
+    (tmp_path / f"{_writing.DRAFT}0123456789ab").write_text("{")
     (tmp_path / f"{folder.HIDDEN}0123456789ab").mkdir()
     assert folder.prepare_folder(str(tmp_path)) == tmp_path
     (tmp_path / ".notes").write_text("of the user")
@@ -379,14 +380,17 @@ def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
 
 
 def test_files_left_beside_the_folder_are_removed(tmp_path):
-    names = [".kernelweave-0123456789ab.kw", "..kernelweave-0123456789ab.kw.0123"]
-    for name in (*names, ".kernelweave-0123456789ab.html"):
+    mine = tmp_path / f"{folder.HIDDEN}notes.txt"
+    for name in (f"{folder.HIDDEN}0123456789ab", f"{_writing.DRAFT}0123456789ab"):
         (tmp_path / name).write_text("half")
+    mine.write_text("of the user")
+    (tmp_path / f"{folder.HIDDEN}000000000000").mkdir()  # of a run still under way
     abandon(tmp_path)
     draft = folder.Draft(tmp_path, tmp_path)
-    with draft.elsewhere(str(tmp_path / "model.kw")):
-        pass
-    assert [p.name for p in tmp_path.iterdir()] == [".kernelweave-0123456789ab.html"]
+    with draft.elsewhere(str(tmp_path / "model.kw")) as path:
+        kernelweave.save(kernelweave.KernelFDA(), path)
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left == {path.name, mine.name, f"{folder.HIDDEN}000000000000"}
 
 
 @needs_fork
@@ -500,3 +504,196 @@ def test_no_connections(monkeypatch, tmp_path):
     kernelweave.save(model, tmp_path / "model.kw")
     kernelweave.load(tmp_path / "model.kw").predict(X)
     kernelweave.datasets.fetch_views("breast_cancer")
+
+
+def mode_of(path):
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def write_one(path, private=False):
+    with _writing.written_whole(Path(path), private) as file:
+        file.write(b"new")
+
+
+needs_modes = pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+
+
+@pytest.fixture
+def usual_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@needs_modes
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o400])
+def test_a_replaced_file_keeps_its_permissions(tmp_path, mode, usual_umask):
+    path = tmp_path / "model.kw"
+    path.write_text("old")
+    path.chmod(mode)
+    write_one(path)
+    assert path.read_text() == "new"
+    assert mode_of(path) == mode
+
+
+@needs_modes
+def test_a_new_model_is_for_its_owner_alone(tmp_path, usual_umask):
+    kernelweave.save(kernelweave.KernelFDA(), tmp_path / "model.kw")
+    assert mode_of(tmp_path / "model.kw") == 0o600
+    write_one(tmp_path / "page.html")
+    assert mode_of(tmp_path / "page.html") == 0o644
+
+
+@needs_modes
+def test_a_private_file_is_never_public_while_it_is_replaced(tmp_path, usual_umask):
+    path = tmp_path / "model.kw"
+    path.write_text("old")
+    path.chmod(0o600)
+    with _writing.written_whole(path) as file:
+        assert mode_of(file.name) == 0o600
+    with folder.Draft(tmp_path, tmp_path).elsewhere(str(path)) as draft:
+        assert mode_of(draft) == 0o600
+
+
+@needs_modes
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid(), reason="needs root")
+def test_a_replaced_file_keeps_its_owner(tmp_path, monkeypatch, usual_umask):
+    path = tmp_path / "model.kw"
+    path.write_text("old")
+    os.chown(path, 12345, 54321)
+    path.chmod(0o640)
+    write_one(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
+
+    def refuse(*arguments):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write_one(path)  # now of our group, which may not read what another one could
+    assert (path.stat().st_gid, mode_of(path)) == (os.getgid(), 0o600)
+
+
+@needs_modes
+def test_results_keep_their_permissions(tmp_path, monkeypatch, usual_umask):
+    monkeypatch.chdir(tmp_path)
+    write_results("out", "old")
+    assert mode_of("out/weights.csv") == 0o644
+    Path("page.html").write_text("old")
+    for path in (*Path("out").iterdir(), Path("page.html")):
+        path.chmod(0o600)
+    with folder.new_results("out") as draft:
+        for file in folder.OURS:
+            content = {folder.MARK_KEY: "new"} if file == folder.MARK_FILE else "new"
+            with draft.file(file, "text") as path:
+                path.write_text(json.dumps(content))
+        for name in ("page.html", "new.html"):
+            with draft.elsewhere(name) as path:
+                write_one(path)
+    kept = (*Path("out").iterdir(), Path("page.html"))
+    assert all("new" in path.read_text() for path in kept)
+    assert {mode_of(path) for path in kept} == {0o600}
+    assert mode_of("new.html") == 0o644
+
+
+needs_links = pytest.mark.skipif(os.name != "posix", reason="needs links")
+
+
+@needs_links
+def test_links_are_followed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("store").mkdir()
+    Path("latest.kw").symlink_to("store/v1.kw")
+    for text in ("first", "second"):  # a file that is new, and one that is replaced
+        with _writing.written_whole(Path("latest.kw")) as file:
+            file.write(text.encode())
+        assert os.readlink("latest.kw") == "store/v1.kw"
+        assert Path("store/v1.kw").read_text() == text
+    for text in ("third", "fourth"):
+        with folder.new_results("out") as draft:
+            write_all_to(draft, text)
+            with draft.elsewhere("latest.kw") as path:
+                path.write_text(text)
+        assert os.readlink("latest.kw") == "store/v1.kw"
+        assert Path("store/v1.kw").read_text() == text
+    assert [path.name for path in Path("store").iterdir()] == ["v1.kw"]
+    Path("round.kw").symlink_to("round.kw")
+    with pytest.raises(OSError, match=r"cannot write 'round.kw': it is a link that"):
+        write_one("round.kw")
+    Path("nowhere.kw").symlink_to("missing/v1.kw")
+    with pytest.raises(ValueError, match=r"no folder '.*missing' for 'nowhere.kw'"):
+        folder.check_place("nowhere.kw")
+
+
+def write_all_to(draft, text):
+    with draft.file(folder.MARK_FILE, "text") as path:
+        path.write_text(json.dumps({folder.MARK_KEY: text}))
+
+
+@pytest.mark.parametrize("length", [242, 243, 255])
+def test_names_may_be_as_long_as_the_system_allows(tmp_path, length):
+    name = str(tmp_path / f"{'m' * (length - 3)}.kw")
+    folder.check_place(name)
+    kernelweave.save(kernelweave.KernelFDA(), name)
+    write_one(name)
+    with folder.new_results(str(tmp_path / ("o" * length))) as draft:
+        write_all_to(draft, "text")
+        with draft.elsewhere(str(tmp_path / f"m.{'k' * (length - 2)}")) as path:
+            write_one(path)
+    assert {len(path.name) for path in tmp_path.iterdir()} == {length}
+
+
+@needs_links
+def test_longer_names_are_refused_before_the_work(tmp_path, monkeypatch):
+    name = str(tmp_path / ("m" * 256))
+    said = pytest.raises(OSError, match="File name too long; choose a shorter name")
+    with said:
+        folder.check_place(name)
+    with said:
+        kernelweave.save("not a model, which would be refused next", name)
+
+
+@needs_modes
+def test_the_folder_is_written_to_disk_after_the_renaming(tmp_path, monkeypatch):
+    path, order = tmp_path / "model.kw", []
+    replace, fsync = os.replace, os.fsync
+
+    def synced(handle):
+        order.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def replaced(source, target):
+        order.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    write_one(path)
+    assert order == [path.stat().st_ino, "replace", tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError(28, "No space left")])
+def test_a_failed_draft_leaves_nothing(tmp_path, stop):
+    for name in ("old.kw", "new.kw"):
+        if name == "old.kw":
+            (tmp_path / name).write_text("old")
+        draft = folder.Draft(tmp_path, tmp_path)
+        for make in (_writing.written_whole, lambda p, d=draft: d.elsewhere(str(p))):
+            with pytest.raises((KeyboardInterrupt, OSError)), make(tmp_path / name):
+                raise stop
+    assert [path.name for path in tmp_path.iterdir()] == ["old.kw"]
+    assert (tmp_path / "old.kw").read_text() == "old"
+
+
+def test_a_disk_that_is_full_when_results_are_synced(tmp_path, monkeypatch):
+    """Some file systems find room for what was written only now."""
+    monkeypatch.chdir(tmp_path)
+    write_results("out", "old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    path = str(Path("out", folder.OURS[0]))
+    with pytest.raises(OSError, match=f"^cannot write {path!r}: No space left on"):
+        write_results("out", "new")
+    assert texts_of(tmp_path / "out") == {"old"}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
 import json
+import os
+import pickle
 import re
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
@@ -18,27 +24,35 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.callback import ScoringMonitor
-from sklearn.compose import make_column_selector
+from sklearn.cluster import FeatureAgglomeration
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.feature_selection import SelectKBest
+from sklearn.impute import KNNImputer
 from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kernelweave
 from estimators import EXPLICIT, ONE_EACH, SETTINGS, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelFDA, MixtureKDA, MultipleKernelFDA, persistence
+from kernelweave._writing import written_whole
 from kernelweave.exceptions import ModelFileError
+from kernelweave.inspection._rows import rows_kept_by, rows_kept_in_words
 from kernelweave.kernels import Pipe
 from kernelweave.persistence import (
     FORMAT,
     HEADER,
     MODEL,
+    NOTHING,
+    SCHEMA,
     is_ours,
     read_header,
-    written_whole,
 )
+from kernelweave.views.caches import parts_of
 from kernelweave.views.raw_columns import Columns
 
 pytest.importorskip("skops")
@@ -512,3 +526,302 @@ def test_class_weights_of_dates_serve_refits_of_a_loaded_model(unit, form, tmp_p
     again = clone(same).fit(X, days[y])
     for fitted in (same, again):
         assert np.array_equal(fitted.decision_function(X), model.decision_function(X))
+
+
+# Caches and other files that a model may name -----------------------------------------
+
+
+def caching(memory):
+    """Every estimator of scikit-learn that keeps a cache, at several depths."""
+    union = FeatureUnion(
+        [("kept", StandardScaler()), ("tied", FeatureAgglomeration(2, memory=memory))]
+    )
+    inside = Pipeline([("both", union), ("pca", PCA(2))], memory=memory)
+    table = ColumnTransformer([("part", inside, [0, 1, 2])])
+    return Pipe(Pipeline([("table", table), ("all", PCA(2))], memory=memory), "linear")
+
+
+@pytest.mark.parametrize("form", [str, joblib.Memory])
+def test_a_saved_model_has_no_caches(form, tmp_path):
+    X, y = rows()
+    view = ("memory", [caching(form(tmp_path / "cache")), "rbf"], [0, 1, 2])
+    model = MultipleKernelFDA([view], cv=None).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    names = [name for name in model.get_params() if name.endswith("__memory")]
+    assert len(names) == 3
+    # the user's own is left as it is ...
+    assert all(isinstance(model.get_params()[name], form) for name in names)
+    content = (tmp_path / "model.kw").read_bytes()
+    assert str(tmp_path / "cache").encode() not in content
+    # ... and the loaded one has none, not even in its fitted parts
+    same = kernelweave.load(tmp_path / "model.kw", trusted=["numpy.mean"])
+    assert [same.get_params()[name] for name in names] == [None] * 3
+    assert all(vars(part).get("memory") is None for part in with_attributes(same))
+    np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+
+
+def with_attributes(model):
+    return [part for part in parts_of(model) if hasattr(part, "__dict__")]
+
+
+#: Refits a model that it has loaded; prints all files that it opens from then on.
+REFIT = """
+import sys
+import numpy as np
+import kernelweave
+from kernelweave.evaluation import evaluate
+X = np.random.default_rng(0).normal(size=(24, 3))
+y = (X[:, 0] + X[:, 2] > 0).astype(int)
+# where modules are, and how much memory there is
+PYTHON = (sys.prefix, sys.base_prefix, *kernelweave.__path__, "/proc/", "/sys/")
+model = kernelweave.load(sys.argv[1], trusted=["numpy.mean"])
+evaluate(kernelweave.KernelFDA(model.views, cv=2), X, y, cv=2)  # imports all it needs
+if sys.argv[2:]:
+    model.views[0][1].transformer.set_params(memory=sys.argv[2])
+def hook(event, arguments):
+    if event in ("open", "os.mkdir", "os.listdir", "os.scandir"):
+        if not str(arguments[0]).startswith(PYTHON):
+            print(event, arguments[0])
+sys.addaudithook(hook)
+model.predict(X)
+model.fit(X, y)
+evaluate(model, X, y, cv=2)
+"""
+
+
+def test_a_refit_of_a_loaded_model_opens_no_file(tmp_path):
+    X, y = rows()
+    model = KernelFDA([("v", caching(str(tmp_path / "cache")), [0, 1, 2])], cv=2)
+    kernelweave.save(model.fit(X, y), tmp_path / "model.kw")
+    shutil.rmtree(tmp_path / "cache")
+
+    def opened(*arguments):
+        command = [sys.executable, "-c", REFIT, str(tmp_path / "model.kw"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert opened() == ""
+    assert not (tmp_path / "cache").exists()
+    assert "cache" in opened(str(tmp_path / "cache"))  # the hook sees what there is
+
+
+class Marker:
+    """A pickle that makes a folder when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def forged(path, change):
+    """Change the schema of the model in a file, with the right checksum."""
+    with zipfile.ZipFile(path) as archive:
+        header = json.loads(archive.read(HEADER))
+        content = io.BytesIO(archive.read(MODEL))
+    changed = io.BytesIO()
+    with zipfile.ZipFile(content) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == SCHEMA:
+                data = json.dumps(json.loads(data, object_hook=change))
+            new.writestr(name, data)
+    model = changed.getvalue()
+    header |= {"bytes": len(model), "sha256": hashlib.sha256(model).hexdigest()}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(HEADER, json.dumps(header))
+        archive.writestr(MODEL, model)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_forged_cache_is_not_read(hidden, tmp_path, monkeypatch):
+    """Its pickles, which the same person may have sent, would run code."""
+    monkeypatch.chdir(tmp_path)
+    X, y = rows()
+    pipeline = Pipeline([("s", StandardScaler()), ("p", PCA(2))], memory="cache")
+    views = [("v", Pipe(pipeline, "linear"), [0, 1, 2])]
+    model = KernelFDA(views, cv=None).fit(X, y)
+    poisoned = list(Path("cache").rglob("output.pkl"))
+    for path in poisoned:
+        path.write_bytes(pickle.dumps(Marker(tmp_path / "ran")))
+    with contextlib.suppress(TypeError):
+        clone(model).fit(X, y)
+    assert Path("ran").exists()  # so the pickles are poisoned
+    Path("ran").rmdir()
+    kernelweave.save(model, "model.kw")
+
+    def change(part):
+        if part.get("__loader__") == "ObjectNode" and part["__class__"] == "Pipeline":
+            content = part["content"]["content"]
+            content["memory"] |= {"content": json.dumps("cache")}
+            if hidden:  # one level deeper, in another kind of dictionary
+                part["content"] = {
+                    "__loader__": "DefaultDictNode",
+                    "__class__": "defaultdict",
+                    "__module__": "collections",
+                    "content": {"main": part["content"], "default_factory": NOTHING},
+                }
+        return part
+
+    forged("model.kw", change)
+    clone(kernelweave.load("model.kw")).fit(X, y)
+    assert not Path("ran").exists()
+
+
+SEARCHED = GridSearchCV(
+    Pipeline([("s", StandardScaler()), ("p", PCA(2))]),
+    {"memory": ["cache"]},
+    scoring=make_scorer(fbeta_score, beta=1),
+)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "named"),
+    [
+        (SEARCHED, "'memory'"),
+        (clone(SEARCHED).set_params(param_grid=[{"p": [PCA()], "x__input": [1]}]), "x"),
+        (CountVectorizer(input="filename"), "input='filename'"),
+        (make_pipeline(HashingVectorizer(input="file")), "input='file'"),
+    ],
+)
+def test_parameters_that_open_files_are_refused(
+    transformer, named, tmp_path, monkeypatch
+):
+    model = KernelFDA([("v", Pipe(transformer, "linear"), [0])])
+    with pytest.raises(ValueError, match=f"cannot save this KernelFDA: .*{named}"):
+        kernelweave.save(model, tmp_path / "model.kw")
+    assert not (tmp_path / "model.kw").exists()
+    monkeypatch.setattr(persistence, "why_not_storable", lambda model: None)
+    kernelweave.save(model, tmp_path / "model.kw")
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=f"cannot load .*{named}"):
+        kernelweave.load(tmp_path / "model.kw")
+
+
+def test_searches_over_whole_steps_are_saved(tmp_path):
+    grid = {"p": [PCA(1), PCA(2), Pipeline([("q", PCA(1))])], "p__copy": [True]}
+    model = clone(SEARCHED).set_params(param_grid=grid)
+    kernelweave.save(model, tmp_path / "model.kw")
+    assert len(kernelweave.load(tmp_path / "model.kw").param_grid["p"]) == 3
+
+
+# What of the training data a file holds -----------------------------------------------
+
+
+def n_in_file(path, X):
+    content = path.read_bytes()
+    return sum(row.tobytes() in content for row in X)
+
+
+STREAMS = {"linear": ("linear", 0), "random": ("rbf", 0), "nystroem": ("rbf", 8)}
+
+
+@pytest.mark.parametrize("features", list(STREAMS))
+def test_a_model_of_portions_goes_on_or_holds_no_rows(features, tmp_path):
+    X, y = rows(90)
+    kernel, n_landmarks = STREAMS[features]
+    how = features if kernel == "rbf" else "auto"
+    settings = {"norm": 1, "alpha": 0.1, "cv": None, "features": how, "n_features": 8}
+    model = MultipleKernelFDA([("v", kernel, [0, 1, 2])], **settings)
+    model.partial_fit(X[:60], y[:60])
+    path = tmp_path / "model.kw"
+    kernelweave.save(model, path)
+    assert n_in_file(path, X) == 60
+    kept = {"kernels": 0, "landmarks": n_landmarks, "partial_fit": 60}
+    assert rows_kept_by(kernelweave.load(path)) == kept
+    again = kernelweave.load(path).partial_fit(X[60:], y[60:])
+    kernelweave.save(model, path, resumable=False)
+    assert n_in_file(path, X) == n_landmarks
+    final = kernelweave.load(path)
+    assert rows_kept_by(final) == kept | {"partial_fit": 0}
+    np.testing.assert_array_equal(final.predict_proba(X), model.predict_proba(X))
+    before = vars(final).copy()
+    for portion in ((X[60:], y[60:]), ()):
+        with pytest.raises(ValueError, match="was saved with resumable=False, without"):
+            final.partial_fit(*portion)
+    assert vars(final) == before
+    # neither the model that was saved nor a new fit is the worse for it
+    model.partial_fit(X[60:], y[60:])
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    fresh = clone(final).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    np.testing.assert_array_equal(fresh.predict_proba(X), model.predict_proba(X))
+    final.fit(X, y).partial_fit(X, y)
+
+
+def test_rows_are_left_out_at_any_depth(tmp_path):
+    X, y = rows()
+    inside = MultipleKernelFDA([("v", "linear", [0, 1, 2])], norm=1, alpha=0.1, cv=None)
+    inside.partial_fit(X, y)
+    model = Pipeline([("model", inside)])
+    path = tmp_path / "model.kw"
+    kernelweave.save(model, path)
+    assert n_in_file(path, X) == len(X)
+    kernelweave.save(model, path, resumable=False)
+    assert n_in_file(path, X) == 0
+    assert (kernelweave.load(path).predict(X) == model.predict(X)).all()
+    with pytest.raises(TypeError, match="resumable must be a bool, got 'no'"):
+        kernelweave.save(model, path, resumable="no")
+
+
+V = [("v", "linear", [0, 1, 2])]
+PIPED = [("v", Pipe(KNNImputer(), Pipe(StandardScaler(), "rbf")), [0, 1, 2])]
+#: A model; the rows that it holds; what is said of them.
+CONTENTS = {
+    "kernels": (
+        KernelFDA(V, cv=None),
+        24,
+        "It holds all cells of 24 training rows, between which kernels are computed.",
+    ),
+    "experts": (MixtureKDA(V), 24, "It holds all cells of 24 training rows, between"),
+    "on the fly": (
+        MultipleKernelFDA(V, cv=None, features="on_the_fly"),
+        24,
+        "It holds all cells of 24 training rows, between",
+    ),
+    "precomputed": (
+        KernelFDA("precomputed", cv=None),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
+    "moments": (
+        MultipleKernelFDA(V, cv=None, features="random"),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
+    "rows": (
+        MultipleKernelFDA(
+            [("v", "rbf", [0, 1, 2])], cv=None, features="random", n_features=40
+        ),
+        0,
+        "It holds no training rows, only what was computed from them.",
+    ),
+    "landmarks": (
+        MultipleKernelFDA(
+            [("v", "rbf", [0, 1, 2])], cv=None, features="nystroem", n_features=5
+        ),
+        5,
+        "It holds 5 training rows as landmarks.",
+    ),
+    "transformers": (
+        MultipleKernelFDA(PIPED, cv=None, features="random", n_features=5),
+        24,
+        "from them. What KNNImputer, StandardScaler may keep of the rows is not "
+        "counted.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(CONTENTS))
+def test_what_a_file_holds_of_the_rows(kind, tmp_path):
+    X, y = rows()
+    model, n_rows, words = CONTENTS[kind]
+    given = (X @ X.T)[:, :, None] if kind == "precomputed" else X
+    model = clone(model).fit(given, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    same = kernelweave.load(tmp_path / "model.kw")
+    assert n_in_file(tmp_path / "model.kw", X) == n_rows
+    kept = rows_kept_by(same)
+    assert kept["partial_fit"] == 0
+    assert kind == "transformers" or sum(kept.values()) == n_rows
+    assert words in rows_kept_in_words(same)

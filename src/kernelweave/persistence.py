@@ -12,24 +12,21 @@ SciPy arrays), and of no others unless the caller names them.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib
 import io
 import json
 import os
 import platform
-import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from copy import copy
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from glob import escape
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import scipy
@@ -39,7 +36,14 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from kernelweave._files import check_arrays
+from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
+from kernelweave.views.caches import (
+    forget_caches,
+    names_cache,
+    parts_of,
+    why_not_storable,
+)
 from kernelweave.views.columns import some
 
 #: Increased when the layout of the archive changes; older files stay readable.
@@ -47,6 +51,14 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
+#: How skops writes None.
+NOTHING = {
+    "__class__": "str",
+    "__module__": "builtins",
+    "__loader__": "JsonNode",
+    "content": "null",
+    "is_json": True,
+}
 #: Entries of the header, and the type of each.
 HEADER_TYPES: dict[str, Any] = {
     "format": int,
@@ -57,8 +69,6 @@ HEADER_TYPES: dict[str, Any] = {
 }
 #: Errors raised by a model whose parts do not fit together.
 INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
-#: Seconds after which a file that nobody completes may be removed.
-ABANDONED = 3600.0
 #: Where scikit-learn defines what its searches, ensembles and calibrated classifiers,
 #: and the ``cv`` and requests for metadata of ours, keep besides estimators.
 SCIKIT_LEARN = (
@@ -112,12 +122,14 @@ def save(
     path: str | os.PathLike[str],
     *,
     notes: dict[str, Any] | None = None,
+    resumable: bool = True,
 ) -> None:
     """Write a model to one file, whole or not at all.
 
-    The file has the model without its callbacks, the versions it was made with, what
-    was done to its columns, and a checksum. An existing file is replaced once the new
-    one is complete.
+    The file has the model without its callbacks and caches (``memory`` of the
+    estimators inside is None in it), the versions it was made with, what was done to
+    its columns, and a checksum. An existing file is replaced once the new one is
+    complete, and keeps its permissions; a new one is for its owner alone.
 
     Parameters
     ----------
@@ -129,6 +141,10 @@ def save(
     notes : dict, default=None
         Anything else that JSON can hold, under names of your choice, such as
         ``{"cohort": "2024"}``; ``kernelweave inspect`` shows it.
+    resumable : bool, default=True
+        Whether ``partial_fit`` can go on with the model that is loaded. It needs some
+        of the rows as they are (at most 12,287 on a CPU), which the file then holds.
+        Predictions do not need them.
 
     See Also
     --------
@@ -146,7 +162,8 @@ def save(
     >>> bool((same.predict(X) == model.predict(X)).all())
     True
     """
-    skops_io = _skops()
+    skops_io, path = _skops(), Path(path)
+    check_name(path)
     if not isinstance(model, BaseEstimator) or isinstance(model, type):
         raise TypeError(
             f"save expects an estimator, got {type(model).__name__}; fit a model and "
@@ -154,16 +171,23 @@ def save(
         )
     if not isinstance(notes, dict | None):
         raise TypeError(f"notes must be a dict, got {notes!r:.80}")
+    if not isinstance(resumable, bool | np.bool_):
+        raise TypeError(f"resumable must be a bool, got {resumable!r:.80}")
     if hasattr(model, "set_callbacks"):  # which hold threads, sockets and logs
         model = copy(model).set_callbacks()
+    if not resumable:
+        model = _finished(model)
     try:
-        content = skops_io.dumps(model)
+        content, _ = _rewritten(skops_io.dumps(model))
     except Exception as error:  # what skops cannot write differs from type to type
         raise ValueError(
             f"cannot save this {type(model).__name__}: {error}. Kernels must be named, "
             "or be functions and classes that can be imported; a model with arrays of "
             "another library is saved after a fit to NumPy arrays"
         ) from error
+    reason = why_not_storable(model)
+    if reason is not None:
+        raise ValueError(f"cannot save this {type(model).__name__}: {reason}")
     header = {
         "format": FORMAT,
         "class": type(model).__name__,
@@ -175,9 +199,21 @@ def save(
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     text = json.dumps(header, indent=1, default=str)
-    with written_whole(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+    with (
+        written_whole(path, private=True) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
         archive.writestr(HEADER, text)
         archive.writestr(MODEL, content)
+
+
+def _finished(model: BaseEstimator) -> BaseEstimator:
+    """A copy without the rows and sums of ``partial_fit``, at any depth."""
+    attributes = (getattr(part, "__dict__", {}) for part in parts_of(model))
+    portions = [found["_portions"] for found in attributes if found.get("_portions")]
+    # the copy refers to these in place of copies of their own
+    dropped = {id(part): replace(part, accumulator=None) for part in portions}
+    return deepcopy(model, dropped)
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEstimator:
@@ -212,7 +248,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
         with zipfile.ZipFile(io.BytesIO(content)) as members:
             _check_stored(members, len(content))
             check_arrays(members)
-        content, names = _with_moved_types(content)
+        content, names = _rewritten(content)
         known = {name for name in names if is_ours(name)} | set(trusted)
         try:
             model = skops_io.loads(content, trusted=list(known))
@@ -226,6 +262,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
             ) from error
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator")
+        forget_caches(model)  # however a forged file may have named them
+        reason = why_not_storable(model)
+        if reason is not None:
+            raise ModelFileError(reason)
         return model
 
 
@@ -234,30 +274,43 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(Path(path))[0]
 
 
-def _with_moved_types(content: bytes) -> tuple[bytes, set[str]]:
-    """A model of an earlier release, with its types named as today, and these names."""
+def _rewritten(content: bytes) -> tuple[bytes, set[str]]:
+    """A model without caches whose types are named as today, and their names."""
     names: set[str] = set()
-    found = False
+    is_changed = False
 
-    def rename(part: dict[str, Any]) -> dict[str, Any]:
-        nonlocal found
+    def rewrite(part: dict[str, Any]) -> dict[str, Any]:
+        nonlocal is_changed
         name = f"{part.get('__module__')}.{part.get('__class__')}"
         if name in MOVED:
-            found, name = True, MOVED[name]
+            is_changed, name = True, MOVED[name]
             part["__module__"], _, part["__class__"] = name.rpartition(".")
         names.add(name)
+        if part.get("__loader__") == "ObjectNode" and part.get("content"):
+            attributes = part["content"].get("content")
+            if isinstance(attributes, dict) and _is_cache(attributes.get("memory")):
+                is_changed = True
+                attributes["memory"] |= NOTHING
         return part
 
-    renamed = io.BytesIO()
+    rewritten = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old:
-        schema = json.loads(old.read(SCHEMA), object_hook=rename)
-        if not found:
+        schema = json.loads(old.read(SCHEMA), object_hook=rewrite)
+        if not is_changed:
             return content, names
-        with zipfile.ZipFile(renamed, "w") as new:
+        with zipfile.ZipFile(rewritten, "w") as new:
             for name in old.namelist():
                 text = json.dumps(schema) if name == SCHEMA else old.read(name)
                 new.writestr(name, text)
-    return renamed.getvalue(), names
+    return rewritten.getvalue(), names
+
+
+def _is_cache(memory: dict[str, Any] | None) -> bool:
+    """Whether an attribute of this name, as skops writes it, names a folder."""
+    if memory is None:
+        return False
+    is_json = memory.get("__loader__") == NOTHING["__loader__"]
+    return not is_json or names_cache(json.loads(memory["content"]))
 
 
 def is_ours(name: str) -> bool:
@@ -292,41 +345,6 @@ def _score_functions() -> set[str]:
     found += [getattr(metrics, n) for n in metrics.__all__ if n.endswith(SCORES)]
     found += [getattr(feature_selection, name) for name in SELECTS]
     return {f"{function.__module__}.{function.__name__}" for function in found}
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
-    """A file to write to, which takes the place of ``path`` once it is complete.
-
-    Until then, and if anything goes wrong, what was there stays there. Drafts of
-    processes that were killed are removed an hour after they were last written to.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, f"{str(path)!r} is a device, which is left alone")
-    remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
-    draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
-    try:
-        with draft.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        reason = f"{error.strerror or error}; nothing was written"
-        raise type(error)(
-            error.errno, f"cannot write {str(path)!r}: {reason}"
-        ) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-
-
-def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove files that a killed process left, an hour after their last change."""
-    with suppress(OSError):
-        for left in folder.glob(pattern):
-            if time.time() - left.stat().st_mtime > ABANDONED:
-                left.unlink()
 
 
 def library_versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ import kernelweave
 import kernelweave.report
 from estimators import ONE_EACH, some
 from kernelweave._files import to_csv
+from kernelweave._writing import DRAFT
 from kernelweave.cli import evaluate, output, read, samples
 from kernelweave.cli.main import main
 from kernelweave.cli.samples import MANY, read_target
@@ -292,7 +293,7 @@ def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
 
 def no_space(descriptor):
     """No room for the model; other files have been written."""
-    if any(".kw" in name for name in os.listdir()):
+    if any(name.startswith(DRAFT) for name in os.listdir()):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -626,8 +627,10 @@ def test_what_a_model_file_is(fitted, capsys):
     assert "It predicts the class 'subtype', one of 2: =ill, well." in out
     assert f"It learned from {N} rows of rna=" in out and "Made with kernelweave" in out
     assert "2 gaps filled in 1 column" in out
+    assert f"\nIt holds all cells of {N} training rows, between which" in out
     found = told(capsys, "inspect", fitted / "model.kw")
     assert found["class"] == "MultipleKernelFDA" and found["gap"] < 1e-6
+    assert found["rows_kept"] == {"kernels": N, "landmarks": 0, "partial_fit": 0}
     assert "no model" in refused(capsys, "inspect", "no model.kw")
 
 

@@ -314,6 +314,23 @@ def test_results_of_an_earlier_run_are_replaced(tmp_path, monkeypatch):
     assert results.stat().st_ino == inode  # still the same folder
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+def test_private_files_stay_private(tmp_path, no_pictures):
+    before = os.umask(0o022)
+    try:
+        for wanted in (0o644, 0o600):  # of new files, and of those replaced
+            assert main([*FIT, "--save", "model.kw"]) == 0
+            assert main(["predict", "model.kw", "data.csv", "--out", "p.csv"]) == 0
+            results = [tmp_path / "results" / name for name in TABLES]
+            written = [tmp_path / "p.csv", *results, tmp_path / "model.kw"]
+            modes = [stat.S_IMODE(path.stat().st_mode) for path in written]
+            assert modes == [wanted] * 5 + [0o600]
+            for path in written:
+                path.chmod(0o600)
+    finally:
+        os.umask(before)
+
+
 def test_files_of_the_user_with_our_names_are_not_replaced(
     tmp_path, capsys, no_pictures
 ):

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import signal
+import stat
 import sys
 from pathlib import Path
 
@@ -164,6 +165,18 @@ def test_files_of_one_run_appear_together(fake, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(alone) >= 3 and all(alone)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+def test_private_results_stay_private(fake):
+    command = ["reproduce", "fake", "--figure", "3", "--splits", "1"]
+    assert main(command) == 0
+    folder = Path("kernelweave-reproduce/fake")
+    written = [path for path in folder.iterdir() if path.is_file()]
+    for path in written:
+        path.chmod(0o600)
+    assert main(command) == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics import balanced_accuracy_score, log_loss, r2_score
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from kernelweave import (
     KernelAlignment,
@@ -26,6 +29,7 @@ from kernelweave.evaluation.evaluate import leads, summarise
 from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
+from kernelweave.kernels import Pipe
 from kernelweave.models.shared.learner import accuracy, ratio_of_means
 
 pytestmark = pytest.mark.usefixtures("quick_stack")
@@ -445,3 +449,18 @@ def test_a_fold_that_cannot_be_learned_is_named(rng):
     message = "^Without the rows of fold 1 of 2: MultipleKernelFDA leaves out one group"
     with pytest.raises(ValueError, match=message):
         evaluate(model, X, y, groups=np.repeat(["f", "m"], 20))
+
+
+def test_refits_on_some_of_the_rows_use_no_cache(tmp_path, rng):
+    X, y = rng.normal(size=(24, 4)), np.arange(24) % 2
+    steps = [("s", StandardScaler()), ("p", PCA(2))]
+    kernel = Pipe(Pipeline(steps, memory=str(tmp_path / "cache")), "linear")
+    views = [("a", kernel, [0, 1]), ("b", "linear", [2, 3])]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.1, cv=None).fit(X, y)
+    shutil.rmtree(tmp_path / "cache")
+    evaluate(model, X, y, cv=2)
+    view_ablation(model, X, y, cv=2)
+    feature_importance(model, "b", X=X, y=y, n_resamples=2)
+    assert not (tmp_path / "cache").exists()
+    clone(model).fit(X, y)  # the user's own fits do
+    assert (tmp_path / "cache").exists()

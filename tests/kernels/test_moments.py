@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from kernelweave._array import to_numpy
-from kernelweave.kernels import RBF, Linear
+from kernelweave.kernels import RBF, Linear, moments
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.moments import (
     PROBE_ROWS,
@@ -148,6 +148,28 @@ def test_portions_do_not_matter(portions, rng):
         np.array_equal(a, b)
         for a, b in zip(found.probe.views, expected.probe.views, strict=True)
     )
+
+
+def test_no_more_rows_are_kept_than_are_needed(rng, monkeypatch):
+    """Those of the probe of all, however many sums there are, and those that wait."""
+    monkeypatch.setattr(moments, "PROBE_ROWS", 20)
+    recipe, blocks, y = make(rng, n=15 * 8 * 4 + 8 + 3, n_folds=2)
+    whole = RowAccumulator(recipe, 4)
+    whole.push(blocks, y)  # sums of rows that no other rows follow keep more
+    accumulator = RowAccumulator(recipe, 4)
+    for start in range(0, len(y), 25):
+        part = slice(start, start + 25)
+        accumulator = accumulator.added([b[part] for b in blocks], y[part])
+        n_waiting = accumulator.n_rows % 4
+        assert n_waiting <= accumulator.n_kept <= 20 + n_waiting
+    assert len(accumulator.tree.sums) == 5
+    assert accumulator.n_kept == 23 < whole.n_kept
+    found, expected = accumulator.total().probe, whole.total().probe
+    assert np.array_equal(found.keys, expected.keys)
+    assert np.array_equal(found.y, expected.y)
+    assert np.array_equal(found.weights, expected.weights)
+    for a, b in zip(found.views, expected.views, strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_a_refused_or_interrupted_portion_leaves_no_trace(rng):

@@ -12,13 +12,21 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from glob import escape
 from pathlib import Path
 from typing import Any
 
 import kernelweave
+from kernelweave._writing import (
+    DIGITS,
+    HIDDEN,
+    begun_draft,
+    check_name,
+    remove_abandoned,
+    resolved,
+    sync,
+    written_whole,
+)
 from kernelweave.cli.entry import ENDINGS
-from kernelweave.persistence import remove_abandoned, written_whole
 
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
@@ -36,14 +44,12 @@ FILES = (
 )
 #: Every file that a run may write; earlier versions did not list theirs.
 OURS = (*FILES, "report.html")
-#: Prefix of the temporary folders that exist only during a run.
-HIDDEN = ".kernelweave-"
 #: Prefix of those that hold the old files while new ones move in.
 ASIDE = f"{HIDDEN}old-"
 #: A list of the files outside the folder, with their drafts, until these are in place.
 JOURNAL = f"{HIDDEN}elsewhere.json"
-#: The name of a draft, without its suffix.
-OF_OURS = re.escape(HIDDEN) + "[0-9a-f]{12}"
+#: The name of a draft of a file outside the folder.
+OF_OURS = re.escape(HIDDEN) + DIGITS
 #: Advice on a file outside the folder that cannot be written.
 FILE = "choose another file"
 
@@ -77,21 +83,21 @@ class Draft:
     @contextmanager
     def file(self, name: str, content: str) -> Iterator[Path]:
         """Path to write a file to; disk errors name the file."""
-        with _named_errors(self.folder / name):
-            yield self.staging / name
+        path, final = self.staging / name, self.folder / name
+        with _named_errors(final), begun_draft(path, final):
+            yield path
         self.written[name] = content
 
     @contextmanager
     def elsewhere(self, name: str) -> Iterator[Path]:
         """Path to write a file outside the folder to."""
-        final = Path(name)
-        draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
-        for kind in (HIDDEN, f".{HIDDEN}"):  # the second while a draft is written
-            any_draft = f"{kind}{'[0-9a-f]' * 12}{escape(final.suffix)}"
-            remove_abandoned(final.parent, any_draft + "*" * (kind != HIDDEN))
-        self.beside[final] = draft
-        with _named_errors(final, FILE):
-            yield draft
+        with _named_errors(Path(name), FILE):
+            final = resolved(Path(name))
+            draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}")
+            remove_abandoned(final.parent, f"{HIDDEN}{DIGITS}")
+            self.beside[Path(name)] = draft
+            with begun_draft(draft, final):
+                yield draft
 
 
 def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
@@ -102,16 +108,17 @@ def check_place(name: str | None, others: Iterable[str | None] = ()) -> None:
     if name is None:
         return
     path = Path(name)
+    check_name(path)
+    folder = resolved(path).parent
     if path.is_dir():
         raise ValueError(f"{name!r} is a folder; choose a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{name!r} is a device, not a file; choose a file")
     _check_apart(name, others)
-    if not path.parent.is_dir():
-        raise ValueError(
-            f"there is no folder {str(path.parent)!r} for {name!r}; create it"
-        )
-    if not os.access(path.parent, os.W_OK):
+    if not folder.is_dir():
+        folder = folder if path.is_symlink() else path.parent
+        raise ValueError(f"there is no folder {str(folder)!r} for {name!r}; create it")
+    if not os.access(folder, os.W_OK):
         raise ValueError(
             f"cannot write {name!r}: its folder is not writable; choose another file"
         )
@@ -199,7 +206,7 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(place: Path) -> None:
-    for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
+    for path in place.glob(f"{HIDDEN}{DIGITS}"):
         if not path.is_dir() or path.is_symlink():
             continue
         # the folder may vanish as its own run ends
@@ -266,8 +273,8 @@ def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = FILES) -
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    # a run that was killed may leave temporary folders and the draft of a mark
-    visible = [name for name in there if not name.startswith((HIDDEN, f".{mark}."))]
+    # a run that was killed may leave drafts
+    visible = [name for name in there if not name.startswith(HIDDEN)]
     ours = _our_files(folder / mark)
     if visible and ours is None:
         raise ValueError(
@@ -305,13 +312,15 @@ def _our_files(mark: Path) -> list[str] | None:
 
 def _publish(draft: Draft) -> None:
     """Exchange all files; an error names the file concerned, or else the folder."""
-    places = {Path(os.path.abspath(final)): final for final in draft.beside}
+    places = {resolved(final): final for final in draft.beside}
     try:
         if places:
             drafts = [waiting.name for waiting in draft.beside.values()]
             listed = list(zip(map(str, places), drafts, strict=True))
             (draft.staging / JOURNAL).write_text(json.dumps(listed), encoding="utf-8")
         _exchange(draft.staging, draft.folder)
+        for folder in {draft.folder, draft.folder.parent, *(p.parent for p in places)}:
+            sync(folder)
     except OSError as error:
         met = [Path(name) for name in (error.filename, error.filename2) if name]
         own = next((places[path] for path in met if path in places), None)
@@ -409,7 +418,7 @@ def _others(place: Path) -> list[tuple[Path, Path, Path]]:
     return [
         (final, final.with_name(name), final.with_name(name.replace(HIDDEN, ASIDE)))
         for final, name in known
-        if final.name and re.fullmatch(OF_OURS, name.removesuffix(final.suffix))
+        if final.name and re.fullmatch(OF_OURS, name)
     ]
 
 
@@ -418,7 +427,7 @@ def _amid_others(place: Path, moves: list[Move]) -> list[Move]:
     others = _others(place)
     leave = {final: old for final, _, old in others if final.exists()}
     # a page in the folder itself, say, would otherwise leave twice
-    moves = [move for move in moves if Path(os.path.abspath(move[0])) not in leave]
+    moves = [move for move in moves if Path(os.path.realpath(move[0])) not in leave]
     return [*leave.items(), *moves, *((draft, final) for final, draft, _ in others)]
 
 

@@ -16,7 +16,11 @@ from kernelweave.cli.output import (
     shown_warnings,
 )
 from kernelweave.cli.seen import own_notes
-from kernelweave.inspection._rows import weight_in_words
+from kernelweave.inspection._rows import (
+    rows_kept_by,
+    rows_kept_in_words,
+    weight_in_words,
+)
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted, some
 
@@ -42,7 +46,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
             f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
             f"{header['written']}"
         )
-        summary = _in_words(model, notes)
+        summary = f"{_in_words(model, notes)}\n{rows_kept_in_words(model)}"
         print(summary)
         print("\nViews:\n")
         print_weights(model)
@@ -59,6 +63,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
         versions = [f"{name} {v}" for name, v in header["versions"].items()]
         print(f"\nMade with {', '.join(versions)}.")
         found = {"class": type(model).__name__, "words": summary, **header}
+        found["rows_kept"] = rows_kept_by(model)
         return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
 
 

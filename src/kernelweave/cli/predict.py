@@ -11,13 +11,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._files import csv_text
+from kernelweave._writing import written_whole
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import identity_of, predictions, shown_warnings
 from kernelweave.cli.samples import new_samples, read_tables
 from kernelweave.cli.score import print_score
 from kernelweave.cli.seen import own_notes, training_digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
-from kernelweave.persistence import load, read_header, used_from, written_whole
+from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted
 
 

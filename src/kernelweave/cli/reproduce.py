@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernelweave._writing import take_permissions
 from kernelweave.cli.folder import (
     prepare_folder,
     staging_folder,
@@ -150,6 +151,7 @@ def _write(
             drafts += [picture] if picture is not None else []
         with undisturbed(folder):
             for path in drafts:
+                take_permissions(path, folder / path.name)
                 os.replace(path, folder / path.name)
             names = [path.name for path in drafts]
             write_mark(folder / REPRODUCE_MARK, {"command": _command(options)}, names)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
@@ -36,6 +36,7 @@ from kernelweave.models.shared.inputs import (
     has_marker,
 )
 from kernelweave.models.shared.learner import accuracy, doubt, ratio_of_means
+from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import is_precomputed, listed, some
 
 #: The name of the model itself in the table.
@@ -188,7 +189,7 @@ def evaluate(
         remarks += _constant(outputs)
     say = report or (lambda text: None)
     say("fitting to all rows")
-    fitted = clone(model)
+    fitted = without_caches(model)
     fitted.fit(X, targets, **taken_by(fitted, of_rows))
     axes = None
     if classify and hasattr(fitted, "transform"):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 
 from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import units_per_class
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.models.shared.learner import choose_splits
+from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import prefixed, some
 from kernelweave.views.streams import rows_of_fold
 
@@ -205,7 +206,7 @@ def out_of_fold(
         given = {k: v[train] for k, v in of_rows.items() if v is not None}
         old = rows_of_fold(X, train, train, pairwise)
         with prefixed(f"Without the rows of fold {number} of {n_folds}: "):
-            part = clone(model).fit(old, y[train], **given)
+            part = without_caches(model).fit(old, y[train], **given)
         first = (part, train) if number == 1 else first
         new = rows_of_fold(X, test, train, pairwise)
         predicted[test] = to_numpy(part.predict(new))

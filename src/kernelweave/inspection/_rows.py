@@ -173,6 +173,54 @@ def weight_in_words(model: Any) -> str:
     return f"The weight went to {some(large)}{rest}."
 
 
+def rows_kept_by(model: Any) -> dict[str, int]:
+    """How many rows a fitted model holds as they are, by what needs them.
+
+    Those of "kernels" are all training rows, "landmarks" some of them, and those of
+    "partial_fit" are needed for further portions alone.
+    """
+    parts = model.kernel_map_.parts
+    exact = [part.source for part in parts if hasattr(part.source, "blocks")]
+    maps = [made for part in parts if part.source is None for made in part.recipe.maps]
+    portions = model._portions
+    return {
+        "kernels": max((source.n_samples for source in exact), default=0),
+        "landmarks": sum(len(getattr(made, "landmarks", ())) for made in maps),
+        "partial_fit": 0 if portions is None else portions.n_kept,
+    }
+
+
+def rows_kept_in_words(model: Any) -> str:
+    """Whether and why a model holds training rows, in sentences."""
+    kept, parts = rows_kept_by(model), model.kernel_map_.parts
+    reasons = []
+    if kept["kernels"]:
+        every = counted(kept["kernels"], "training row")
+        reasons.append(f"all cells of {every}, between which kernels are computed")
+    if kept["landmarks"]:
+        reasons.append(f"{counted(kept['landmarks'], 'training row')} as landmarks")
+    if kept["partial_fit"]:
+        rows = counted(kept["partial_fit"], "row")
+        reasons.append(
+            f"{rows} with which partial_fit goes on (save(..., resumable=False) leaves "
+            "them out)"
+        )
+    text = "no training rows, only what was computed from them"
+    text = f"It holds {' and '.join(reasons) or text}."
+    # these belong to others, who may keep what they like
+    steps = [p for part in parts if part.source is None for p in part.recipe.steps]
+    foreign = {
+        type(step).__name__ for own in steps for step in own if _is_foreign(step)
+    }
+    if foreign:
+        text += f" What {some(sorted(foreign))} may keep of the rows is not counted."
+    return text
+
+
+def _is_foreign(step: Any) -> bool:
+    return not type(step).__module__.startswith("kernelweave.")
+
+
 def chosen_by(model: Any) -> dict[str, np.ndarray]:
     """Norm and regularisation of a fit, as far as the model has them."""
     found = {name: getattr(model, f"{name}_", None) for name in ("norm", "alpha", "C")}

@@ -43,6 +43,7 @@ from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.learner import choose_splits
 from kernelweave.models.shared.refits import of_classes
+from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import counted, is_precomputed, some
 
 Views = frozenset[str]
@@ -290,7 +291,7 @@ class Trials:
         if self.observed is not None:
             has = np.sum(self.observed[:, wanted], axis=1) > 0
             own, judged = train[has[train]], test[has[test]]
-        model = clone(self.template)
+        model = without_caches(self.template)
         final = last_step(model)
         chosen: Any = "precomputed"  # a list of names would be too long for the stack
         if not self.precomputed:

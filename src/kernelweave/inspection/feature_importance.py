@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, deviations, row_chunks, to_numpy, units_of
@@ -33,6 +33,7 @@ from kernelweave.inspection._rows import (
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
+from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import counted
 from kernelweave.views.missing import take_rows
 
@@ -383,7 +384,7 @@ def _refits(
                 f"class {lost[0]!r} has too few rows to be in every subsample of "
                 f"{counted(size, 'row')}; use n_resamples=0, or leave the class out"
             )
-        yield clone(estimator).fit(rows, targets), rows
+        yield without_caches(estimator).fit(rows, targets), rows
 
 
 def _with_stability(

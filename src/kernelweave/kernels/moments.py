@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,6 +57,21 @@ class FixedTree:
             levels, group = _carry(levels, group), None
         # A single assignment, so that no interrupt can separate them.
         self._group, self._levels, self.count = group, levels, self.count + 1
+
+    @property
+    def sums(self) -> list[Any]:
+        """The partial sums."""
+        return [part for part in (self._group, *self._levels) if part is not None]
+
+    def mapped(self, change: Callable[[Any], Any]) -> FixedTree:
+        """A copy whose partial sums have been changed."""
+        new = copy.copy(self)
+        new._group, *levels = (
+            None if part is None else change(part)
+            for part in (self._group, *self._levels)
+        )
+        new._levels = tuple(levels)
+        return new
 
     def total(self, last: Any = None) -> Any:
         """The sum of all parts, with ``last`` as one more that is not kept."""
@@ -160,6 +176,14 @@ class Probe:
             for a, b in zip(self.views, other.views, strict=True)
         ]
         return Probe(keys[kept], views, y[kept], weights[kept])
+
+    def up_to(self, key: float) -> Probe:
+        """The rows whose keys are at most ``key``."""
+        if not len(self.keys) or np.max(self.keys) <= key:
+            return self
+        kept = np.flatnonzero(self.keys <= key)
+        views = [_host_rows(rows, kept) for rows in self.views]
+        return Probe(self.keys[kept], views, self.y[kept], self.weights[kept])
 
 
 @dataclass(frozen=True)
@@ -448,7 +472,25 @@ class RowAccumulator:
         new = copy.copy(self)
         new.tree = copy.copy(self.tree)
         new.push(views, y, weights)
+        new._drop_rows()
         return new
+
+    def _drop_rows(self) -> None:
+        """Keep no rows in partial sums that the probe of their total will not have."""
+        keys = [moments.probe.keys for moments in self.tree.sums]
+        if sum(map(len, keys)) > PROBE_ROWS:
+            last = float(
+                np.partition(np.concatenate(keys), PROBE_ROWS - 1)[PROBE_ROWS - 1]
+            )
+            self.tree = self.tree.mapped(
+                lambda moments: replace(moments, probe=moments.probe.up_to(last))
+            )
+
+    @property
+    def n_kept(self) -> int:
+        """The number of rows that are kept as they are."""
+        waiting = 0 if self.waiting is None else len(self.waiting[1])
+        return waiting + sum(len(moments.probe.keys) for moments in self.tree.sums)
 
     @property
     def n_rows(self) -> int:

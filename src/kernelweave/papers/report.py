@@ -11,6 +11,7 @@ import numpy as np
 
 import kernelweave
 from kernelweave._files import to_csv
+from kernelweave._writing import written_whole
 from kernelweave.inspection._figure import can_draw, save_figure
 from kernelweave.papers.experiment import Published
 from kernelweave.papers.results import (
@@ -21,7 +22,6 @@ from kernelweave.papers.results import (
     Cell,
     Results,
 )
-from kernelweave.persistence import written_whole
 from kernelweave.views.columns import counted
 
 #: Everything after this line of a Markdown page is written by the program.

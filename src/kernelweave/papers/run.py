@@ -23,11 +23,11 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
+from kernelweave._writing import written_whole
 from kernelweave.exceptions import MissingDataError
 from kernelweave.models.streaming.dask import scheduler_lost
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
-from kernelweave.persistence import written_whole
 
 WARNINGS = "warnings"
 #: Said of a run that did not finish.

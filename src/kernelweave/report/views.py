@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from kernelweave.evaluation.evaluate import leads
@@ -17,6 +16,7 @@ from kernelweave.models.shared.base import caution_about_shares, weights_differ
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_VIEWS, Case, Section, or_why
+from kernelweave.views.caches import without_caches
 
 #: With at most this many views, the page also has an order in which to drop them, for
 #: which the number of fits grows with the square of the number of views.
@@ -141,7 +141,7 @@ def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
     model, X, y, fold = case.model, case.X, case.y, case.held.fold
     groups = case.how["groups"]
-    template = clone(model)
+    template = without_caches(model)
     template.fit(X, y, **taken_by(template, {"groups": groups}))
     folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
     recommendation = ""

@@ -9,9 +9,9 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import library
 from kernelweave.inspection._rows import as_stack, targets_of
-from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
 from kernelweave.report.section import Case
 
@@ -76,6 +76,7 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():  # now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
+    check_name(path)
     how = {"cv": cv, "groups": groups, "sample_weight": sample_weight}
     how |= {"random_state": random_state, "report": report or (lambda text: None)}
     y = targets_of(y, "write_report")

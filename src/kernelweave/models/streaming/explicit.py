@@ -233,6 +233,16 @@ class Portions:
     n_rows: int = 0
     is_first: bool = True  # all rows came in one call
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the sums have been dropped, so that no more rows can be added."""
+        return self.n_rows > 0 and self.accumulator is None
+
+    @property
+    def n_kept(self) -> int:
+        """The number of rows that are kept as they are."""
+        return 0 if self.accumulator is None else self.accumulator.n_kept
+
 
 def next_portions(
     model: KernelModel,
@@ -244,6 +254,12 @@ def next_portions(
 ) -> tuple[Portions, SummedRows | None]:
     """The rows of all calls including X, and their moments if it is time to solve."""
     portions = model._portions
+    if portions is not None and portions.is_final:
+        raise ValueError(
+            f"this {type(model).__name__} was saved with resumable=False, without the "
+            "rows and sums from which partial_fit goes on. Save it with "
+            "resumable=True, or call fit, or partial_fit of a new model, with all rows"
+        )
     if X is not None:
         portions = _added(model, portions, X, y, classes, sample_weight)
     elif any(given is not None for given in (y, classes, sample_weight)):
