@@ -15,6 +15,10 @@ class KernelWarning(UserWarning):
     """A kernel was accepted, but something about it deserves attention."""
 
 
+class LongFitWarning(KernelWarning):
+    """A fit that has begun will take longer than a minute."""
+
+
 class MemoryRefusedError(MemoryError):
     """An array would not fit in memory; nothing was allocated."""
 
