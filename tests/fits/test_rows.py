@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import (
     LooPath,
@@ -168,6 +169,22 @@ def test_large_groups_in_single_precision(kernel, outputs, rng):
             fit.loo_residual, expected.loo_residual, rtol=5e-5, atol=5e-5
         )
         np.testing.assert_allclose(fit.precision, expected.precision, rtol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [SIZES["large"], SIZES["rest"]])
+def test_large_groups_in_every_array_library(kernel, outputs, sizes, xp_backend, rng):
+    design = design_of(rng, sizes, weighted=True)
+    gram, target = centred(kernel, outputs, design)
+    expected = fit_kernel(gram.copy(), target, ALPHA, design)
+    moved = xp_backend.asarray(target)
+    path = LooPath(xp_backend.asarray(gram), moved, design)
+    found = fit_kernel(xp_backend.asarray(gram), moved, ALPHA, design)
+    for fit in (found, path.fit(ALPHA)):
+        residual = to_numpy(fit.loo_residual)
+        np.testing.assert_allclose(residual, expected.loo_residual, atol=1e-10)
+        np.testing.assert_allclose(fit.precision, expected.precision, rtol=1e-9)
+    error = design.mean_square(expected.loo_residual)
+    np.testing.assert_allclose(path.press([ALPHA]), error, rtol=1e-10)
 
 
 def test_no_system_is_solved_for_a_large_group(kernel, outputs, monkeypatch, rng):
