@@ -1,7 +1,8 @@
 """Predicted and measured processor time of fits: ``durations.py [--rows 1000 2500]``
 
 One thread. A fit is predicted as ``LongFitWarning`` does, from the sizes of the problem
-and rates measured just before. The ratio should lie between a third and three.
+and rates measured just before, here in processor time. The ratio should lie between a
+third and three.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def compare(name: str, n: int) -> None:
     groups = np.arange(n) // 10 if name == "groups" else None
     sizes: list[FitSize] = []
     base.warn_if_long = lambda size, *others: sizes.append(size)  # type: ignore
-    rates = measure_rates(X.dtype)
+    rates = measure_rates(X.dtype, time.process_time)
     start = time.process_time()
     kind(views, **params).fit(X, y, groups=groups)
     measured = time.process_time() - start
