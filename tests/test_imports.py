@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import kernelweave
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +50,28 @@ def test_documented_modules_are_found_without_an_import():
     rooms = re.findall(r"currentmodule:: kernelweave\.(\w+)", text)
     assert set(rooms) <= set(kernelweave._ROOMS)
     assert all(getattr(kernelweave, room) for room in rooms)
+
+
+@pytest.mark.parametrize("option", ["--version", "--help", "reproduce --help", "fit"])
+def test_the_parser_imports_nothing_heavy(option):
+    """It took more than a second to print the version."""
+    code = (
+        "import sys; from kernelweave.cli.entry import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'pandas'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *option.split()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PACKAGE.parent,
+    )
+    printed = found.stdout + found.stderr
+    assert "kernelweave" in printed and "Traceback" not in printed
+    assert found.stdout.endswith("heavy: []\n")
 
 
 def test_the_package_itself_imports_nothing():

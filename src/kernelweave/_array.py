@@ -755,6 +755,12 @@ def _libraries() -> list[Any]:
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
+def available_threads() -> int:
+    """As many threads as linear algebra may use at this moment."""
+    numbers = [library.get_num_threads() or 1 for library in _libraries()]
+    return max(numbers, default=1)
+
+
 @contextmanager
 def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     """One thread of linear algebra if X has few rows; otherwise as many as before.
@@ -822,8 +828,7 @@ def in_threads(
     """
     count = 1
     if entries > FEW_ENTRIES:
-        numbers = [library.get_num_threads() or 1 for library in _libraries()]
-        count = min(max(numbers, default=1), len(parts))
+        count = min(available_threads(), len(parts))
     if count <= 1:
         return [task(list(parts))]
     dealt = [list(parts[i::count]) for i in range(count)]

@@ -19,6 +19,10 @@ class MissedClassWarning(KernelWarning):
     """A model was learned, but it recognises no row of some class."""
 
 
+class LongFitWarning(KernelWarning):
+    """A fit that has begun will take longer than a minute."""
+
+
 class MemoryRefusedError(MemoryError):
     """An array would not fit in memory; nothing was allocated."""
 

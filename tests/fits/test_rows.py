@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import LooPath, RowDesign, class_target, fit_kernel
+from kernelweave.fits.ridge import (
+    LooPath,
+    RowDesign,
+    class_target,
+    fit_kernel,
+    undone_shrinkage,
+)
 
 N, ALPHA = 24, 0.3
 
@@ -23,13 +30,32 @@ def outputs(rng):
     return rng.normal(size=(N, 3))
 
 
-@pytest.fixture(params=["plain", "weights", "groups", "both"])
-def design(request, rng):
-    weights = rng.uniform(0.3, 3.0, N) if request.param in ("weights", "both") else None
-    groups = rng.permutation(np.r_[np.arange(7), np.arange(N - 7) % 7])
-    return RowDesign(
-        N, weights, groups if request.param in ("groups", "both") else None
-    )
+#: Sizes of groups: of up to a third of the rows, of more, of more and fewer, of all
+#: rows but one.
+SIZES = {
+    "groups": (4, 3, 3, 4, 3, 1, 6),
+    "halves": (12, 12),
+    "large": (15, 4, 2, 1, 1, 1),
+    "rest": (23, 1),
+}
+
+
+def design_of(rng, sizes=None, weighted=False):
+    weights = rng.uniform(0.3, 3.0, N) if weighted else None
+    groups = None
+    if sizes is not None:
+        groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return RowDesign(N, weights, groups)
+
+
+@pytest.fixture(params=[None, *SIZES])
+def sizes(request):
+    return SIZES.get(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["", "weights"])
+def design(request, rng, sizes):
+    return design_of(rng, sizes, request.param)
 
 
 def centred(kernel, outputs, design):
@@ -98,13 +124,85 @@ def test_fits_leave_out_rows_and_groups_as_refits_do(kernel, outputs, design):
     moves = average_moves(gram, predicted - outputs, design)
     moves -= average_moves(None, means - outputs, design)
     g = len(design.members)
-    expected = (predicted - means - moves) * (g - 1) / (g - 2)
+    expected = (predicted - means - moves) * undone_shrinkage(g)
     np.testing.assert_allclose(held_out, expected, atol=1e-10)
     again = design.held_out(target, path.fit(ALPHA))
     np.testing.assert_allclose(held_out, again, atol=1e-10)
     error = np.average((outputs - predicted) ** 2, axis=0, weights=design.each)
     np.testing.assert_allclose(path.press([ALPHA]), np.mean(error), rtol=1e-10)
     assert design.mean_square(fit.loo_residual) == pytest.approx(np.mean(error))
+
+
+@pytest.mark.parametrize("sizes", [SIZES["halves"], SIZES["large"]])
+def test_large_groups_miss_what_inverses_say(kernel, outputs, sizes, rng):
+    """``D e_S = (A~_SS)^-1 B~_S``, for one alpha per output, too."""
+    design = design_of(rng, sizes, weighted=True)
+    gram, target = centred(kernel, outputs, design)
+    path = LooPath(gram.copy(), target, design)
+    alphas = np.array([[1e-3, 0.3, 40.0], [2.0, 1.0, 1e3]])
+    errors = np.empty((2, 3))
+    for i, row in enumerate(alphas):
+        expected = np.empty((N, 3))
+        for j, alpha in enumerate(row):
+            A = path.vectors @ np.diag(1.0 / (path.eigenvalues + alpha))
+            A = A @ path.vectors.T
+            B = A @ design.scale(target[:, [j]])
+            for rows in design.members:
+                block = A[np.ix_(rows, rows)]
+                expected[rows, j] = np.linalg.solve(block, B[rows])[:, 0]
+        fit = path.fit(row)
+        np.testing.assert_allclose(design.scale(fit.loo_residual), expected, atol=1e-10)
+        errors[i] = np.sum(expected**2, axis=0) / design.total
+    np.testing.assert_allclose(path.errors(alphas), errors, rtol=1e-10)
+
+
+def test_large_groups_in_single_precision(kernel, outputs, rng):
+    design = design_of(rng, SIZES["large"], weighted=True)
+    gram, target = centred(kernel, outputs, design)
+    expected = fit_kernel(gram.copy(), target, ALPHA, design)
+    single, rough = gram.astype(np.float32), target.astype(np.float32)
+    path = LooPath(single.copy(), rough, design)
+    for fit in (fit_kernel(single, rough, ALPHA, design), path.fit(ALPHA)):
+        assert fit.loo_residual.dtype == np.float32
+        # measured: 3e-7 to 4e-6
+        np.testing.assert_allclose(
+            fit.loo_residual, expected.loo_residual, rtol=5e-5, atol=5e-5
+        )
+        np.testing.assert_allclose(fit.precision, expected.precision, rtol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [SIZES["large"], SIZES["rest"]])
+def test_large_groups_in_every_array_library(kernel, outputs, sizes, xp_backend, rng):
+    design = design_of(rng, sizes, weighted=True)
+    gram, target = centred(kernel, outputs, design)
+    expected = fit_kernel(gram.copy(), target, ALPHA, design)
+    moved = xp_backend.asarray(target)
+    path = LooPath(xp_backend.asarray(gram.copy()), moved, design)
+    found = fit_kernel(xp_backend.asarray(gram.copy()), moved, ALPHA, design)
+    for fit in (found, path.fit(ALPHA)):
+        residual = to_numpy(fit.loo_residual)
+        np.testing.assert_allclose(residual, expected.loo_residual, atol=1e-10)
+        np.testing.assert_allclose(fit.precision, expected.precision, rtol=1e-9)
+    error = design.mean_square(expected.loo_residual)
+    np.testing.assert_allclose(path.press([ALPHA]), error, rtol=1e-10)
+
+
+def test_no_system_is_solved_for_a_large_group(kernel, outputs, monkeypatch, rng):
+    """One group of most rows once took twenty times as long as none."""
+    design = design_of(rng, SIZES["large"])
+    solved, solve = [], RowDesign.solve_left_out
+
+    def recorded(design, groups, *rest, **options):
+        solved.extend(len(rows) for rows in groups)
+        return solve(design, groups, *rest, **options)
+
+    monkeypatch.setattr(RowDesign, "solve_left_out", recorded)
+    gram, target = centred(kernel, outputs, design)
+    path = LooPath(gram.copy(), target, design)
+    path.best_alpha()
+    assert set(solved) == {2, 4}  # rows on their own take no system, either
+    fit_kernel(gram, target, ALPHA, design)
+    assert max(solved) == 4
 
 
 def test_groups_of_one_row_change_nothing(kernel, outputs):

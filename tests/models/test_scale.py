@@ -18,6 +18,7 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
+from kernelweave.kernels.features import maps
 from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, RowAccumulator
 from kernelweave.models.shared.base import why_features
@@ -430,7 +431,47 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
     with pytest.raises(MemoryRefusedError, match="dense bank"):
         clone(model).set_params(features="exact").fit(X, y)
     with pytest.raises(MemoryRefusedError, match=r"second moments of \d+ features"):
-        clone(model).set_params(features="random", n_features=4000).fit(X, y)
+        clone(model).set_params(features="random", n_features=200).fit(X, y)
+
+
+@pytest.mark.parametrize("n_features", [5_000, 10**9, 10**30])
+def test_too_many_features_are_refused_before_any_is_made(
+    table, monkeypatch, n_features
+):
+    """A billion took hours of drawing, then all memory."""
+    X, y = table
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 8 * 10**6)
+    monkeypatch.setattr(maps, "_orthogonal_gaussians", None)  # not called
+    model = MultipleKernelFDA(MIXED, norm=1, n_features=n_features, cv=None)
+    number = rf"n_features={n_features:,}.* needs .* GiB.*smaller n_features; 200 to"
+    read = []
+
+    def watched():
+        for portion in portions(X, y, 60):
+            read.append(portion)
+            yield portion
+
+    drawn = clone(model).set_params(features="random")
+    for call in (
+        lambda: drawn.fit(X, y),
+        lambda: drawn.partial_fit(X[:40], y[:40]),
+        lambda: drawn.fit(watched()),
+        lambda: clone(model).set_params(features="nystroem").fit(watched()),
+    ):
+        with pytest.raises(MemoryRefusedError, match=number):
+            call()
+    assert not read
+    chosen = clone(model).set_params(features="nystroem", alpha=0.1)
+    report = chosen.fit(X[:60], y[:60]).features_
+    assert [made.n_features for made in report.maps] == [3, 60, 60]  # landmarks: rows
+
+
+def test_landmarks_that_do_not_fit_are_refused(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 10**6)
+    model = MultipleKernelFDA(MIXED, norm=1, features="nystroem", n_features=240)
+    with pytest.raises(MemoryRefusedError, match="n_features=240 for the kernel 'RBF"):
+        model.fit(X, y)
 
 
 def test_ids_in_place_of_classes_do_not_fill_the_memory(rng, monkeypatch):

@@ -18,7 +18,7 @@ ENDINGS = tuple(
 
 
 def main() -> int:
-    """Import the commands, which takes a second, and run one of them."""
+    """Import a command, which takes a second, and run it; help takes no import."""
     # "nohup", or a shell that runs a command in the background, makes it ignore some
     heard = [n for n in ENDINGS if signal.getsignal(n) is not signal.SIG_IGN]
     _react(heard, _exit_at_once)

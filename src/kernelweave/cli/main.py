@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import kernelweave
-from kernelweave.cli.folder import as_json
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
@@ -83,6 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
     with redirect_stdout(io.StringIO() if arguments.json or arguments.quiet else pipe):
         found = function(arguments)
     if arguments.json:
+        from kernelweave.cli.folder import as_json  # loads scikit-learn, as commands do
+
         print(as_json(found), file=pipe)
     return found if isinstance(found, int) else 0
 

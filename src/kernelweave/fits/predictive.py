@@ -129,16 +129,14 @@ class PredictivePath(LooPath):
     def loo(self, noises: np.ndarray) -> LooTable:
         """Each row left out in turn, at each of ``noises`` (g,), from two products."""
         noises = np.asarray(noises, dtype=np.float64)
-        shrink = self._shrink(noises[:, None])  # (n - 1, g, 1)
-        diagonal, weights = self._precision(shrink), self.design.each
-        left_out = to_numpy(self._left_out(shrink, diagonal)[0])  # (n, g, k)
-        residual = left_out.transpose(1, 0, 2) / np.sqrt(weights)[:, None]
-        precision = to_numpy(diagonal)[:, :, 0].T
+        weights = self.design.each
+        left_out, precision = self._left_out(noises[:, None])  # (n, g, k), (n, g, 1)
+        residual = to_numpy(left_out).transpose(1, 0, 2) / np.sqrt(weights)[:, None]
         unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
         # Levels are multiples of the mean eigenvalue, which errs by as much.
         blur = self.error * (1.0 / noises + 1.0 / self.mean_eigenvalue)
         return LooTable(
-            noises, self.target, residual, precision * weights, unknown, weights, blur
+            noises, self.target, residual, precision[:, :, 0].T, unknown, weights, blur
         )
 
     def log_marginal(

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave._array import (
-    CHUNK_ENTRIES,
     Array,
     FactorizationError,
     add_to_diagonal,
@@ -108,6 +107,22 @@ class RowDesign:
         order = np.argsort(self.units, kind="stable")
         return np.split(order, np.cumsum(np.bincount(self.units))[:-1])
 
+    @cached_property
+    def is_large(self) -> np.ndarray:
+        """Which groups hold more than a third of the rows, (g,): at most two.
+
+        What they miss takes less time from the model of the other rows, C, than from
+        A_SS. With ``u = sqrt(w)``, and M~ with any multiple of ``u u'``::
+
+            M~_CC b + u_C c = H~_C,  u_C'b = 0,   D e_S = H~_S - M~_SC b - u_S c
+        """
+        sizes = np.array([len(rows) for rows in self.members])
+        return (3 * sizes > self.n_rows) & (sizes > 1)
+
+    def others(self, rows: np.ndarray) -> np.ndarray:
+        """All rows but these."""
+        return np.setdiff1d(np.arange(self.n_rows), rows)
+
     def restrict(self, rows: np.ndarray) -> RowDesign:
         """Weights and groups of some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
@@ -146,12 +161,19 @@ class RowDesign:
         return float(np.mean(self.mean_squares(residual)))
 
     def solve_left_out(
-        self, coef: Array, factor: Array, shrink: Array | None = None, null: float = 0.0
-    ) -> tuple[Array, np.ndarray]:
-        """``(A~_SS)^-1 B~_S`` for every group S, (n, k), and the sums of A_SS, (g, 1).
+        self,
+        groups: list[np.ndarray],
+        coef: Array,
+        factor: Array,
+        shrink: Array | None = None,
+        null: float = 0.0,
+    ) -> tuple[LeftOut, np.ndarray]:
+        """``(A~_SS)^-1 B~_S`` for some groups S, and the sums of A_SS, (g,).
 
         Parameters
         ----------
+        groups : list of ndarray of int
+            The rows of each of these groups.
         coef : array of shape (n, k)
             B~.
         factor : array of shape (n, r)
@@ -162,26 +184,27 @@ class RowDesign:
             Part of the null vector in F.
         """
         xp, k = namespace(coef), coef.shape[1]
-        solved, order, sums = [], [], np.empty((len(self.members), 1))
-        for s in sorted({len(rows) for rows in self.members}):
-            alike = np.stack([rows for rows in self.members if len(rows) == s])
-            for part in row_chunks(len(alike), s * self.n_rows):
+        solved, sizes = LeftOut([], []), np.array([len(rows) for rows in groups], int)
+        sums = np.empty(len(groups))
+        for s in np.unique(sizes):
+            places = np.flatnonzero(sizes == s)
+            alike = np.stack([groups[i] for i in places])
+            for part in row_chunks(len(alike), int(s) * self.n_rows):
                 rows = alike[part].reshape(-1)
                 index = from_numpy(rows, coef, xp.int64)
                 left = xp.reshape(
-                    xp.take(factor, index, axis=0), (-1, s, factor.shape[1])
+                    xp.take(factor, index, axis=0), (-1, int(s), factor.shape[1])
                 )
                 scaled = left if shrink is None else left * shrink
                 root = from_numpy(np.sqrt(self.each[alike[part]])[:, :, None], coef)
                 block = scaled @ xp.matrix_transpose(left)
                 block = block - null * root @ xp.matrix_transpose(root)
                 total = xp.matrix_transpose(root) @ block @ root
-                sums[self.units[alike[part][:, 0]]] = to_numpy(total)[:, :, 0]
-                right = xp.reshape(xp.take(coef, index, axis=0), (-1, s, k))
-                solved.append(xp.reshape(xp.linalg.solve(block, right), (-1, k)))
-                order.append(rows)
-        back = from_numpy(np.argsort(np.concatenate(order)), coef, xp.int64)
-        return xp.take(xp.concat(solved), back, axis=0), sums
+                sums[places[part]] = to_numpy(total)[:, 0, 0]
+                right = xp.reshape(xp.take(coef, index, axis=0), (-1, int(s), k))
+                solution = xp.reshape(xp.linalg.solve(block, right), (-1, k))
+                solved.add(rows, solution)
+        return solved, sums
 
     def held_out(self, target: Array, fit: KernelFit) -> Array:
         """Projections (n, k) by the models fitted without each row or its group.
@@ -216,6 +239,23 @@ class RowDesign:
         sums = np.zeros((int(np.max(self.units)) + 1, rows.shape[1]))
         np.add.at(sums, self.units, rows)
         return sums
+
+
+class LeftOut(NamedTuple):
+    """``D e`` of some rows after others, (m, ...) each."""
+
+    rows: list[np.ndarray]
+    values: list[Array]
+
+    def add(self, rows: np.ndarray, values: Array) -> None:
+        """Values of further rows."""
+        self.rows.append(rows)
+        self.values.append(values)
+
+    def in_order(self) -> Array:
+        """The values of all rows, (n, ...), in the order of the rows."""
+        back = np.argsort(np.concatenate(self.rows))
+        return take(namespace(*self.values).concat(self.values), back)
 
 
 def undone_shrinkage(n_units: int) -> float:
@@ -597,10 +637,48 @@ def fit_factored(
         precision = inverse_diagonal(factor)[:, None] - null * weights
         residual, sums = coef / precision, to_numpy(precision * weights)
     else:
-        inverse = lower_inverse(factor).T
-        residual, sums = design.solve_left_out(coef, inverse, null=null)
+        residual, sums = _left_out_groups(coef, factor, target, null, design)
     coef, residual = design.scale(coef) / unit, design.unscale(residual)
     return KernelFit(coef, residual, sums.astype(np.float64) / unit)
+
+
+def _left_out_groups(
+    coef: Array, factor: Array, target: Array, null: float, design: RowDesign
+) -> tuple[Array, np.ndarray]:
+    """``D e`` (n, k) of every group and the sums of A_SS (g, 1), from a factor of M~.
+
+    ``null`` is the part of the null vector in the inverse of M~.
+    """
+    inverse, sums = lower_inverse(factor).T, np.empty((len(design.members), 1))
+    small = [design.members[g] for g in np.flatnonzero(~design.is_large)]
+    residual, sums[~design.is_large, 0] = design.solve_left_out(
+        small, coef, inverse, null=null
+    )
+    for g in np.flatnonzero(design.is_large):
+        rows = design.members[g]
+        root = take(design.root(coef), rows)
+        half = take(inverse, rows).T @ root
+        sums[g] = squared_norm(half) - null * squared_norm(root) ** 2
+        residual.add(rows, _missed_by_others(factor, target, rows, design))
+    return residual.in_order(), sums
+
+
+def _missed_by_others(
+    factor: Array, target: Array, rows: np.ndarray, design: RowDesign
+) -> Array:
+    """``D e_S`` (s, k) of a large group, see :attr:`RowDesign.is_large`."""
+    xp, others = namespace(factor), design.others(rows)
+    # Above its diagonal the factor is undefined; float32 would lose digits twice.
+    lower = as_float(xp.triu(factor.T).T, xp.float64)
+    scaled = as_float(design.scale(target), xp.float64)
+    root, rest = design.root(lower), take(lower, others)
+    right = xp.concat([take(scaled, others), take(root, others)], axis=1)
+    solved = xp.linalg.solve(rest @ rest.T, right)
+    along = xp.sum(solved * take(root, others), axis=0)  # u'x of each column
+    level = along[:-1] / along[-1]
+    coef = solved[:, :-1] - solved[:, -1:] * level
+    fitted = take(lower, rows) @ (rest.T @ coef) + take(root, rows) * level
+    return as_float(take(scaled, rows) - fitted, factor.dtype)
 
 
 def principal_axes(coef: Array, target: Array) -> Array:
@@ -807,12 +885,8 @@ class LooPath(AlphaPath):
         self.dtype, rounding = gram.dtype, eps(gram)
         gram = as_float(gram, xp.float64)
         self.mean_eigenvalue, largest = spectrum_bounds(gram, n)
-        # This shift makes the null vector the last eigenvector, which is dropped.
-        self.design.add_null(gram, 2.0 * largest)
-        values, vectors = eigh(gram)
-        self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
-        self.vectors = vectors[:, :-1]
-        target = self.design.scale(as_float(target, vectors.dtype))
+        self.eigenvalues, self.vectors = _spectrum(gram, largest, self.design)
+        target = self.design.scale(as_float(target, self.vectors.dtype))
         self.rotated = self.vectors.T @ target
         self.smallest_alpha = ROUNDING_UNITS * rounding * largest
 
@@ -823,62 +897,158 @@ class LooPath(AlphaPath):
 
     def fit(self, alpha: float | np.ndarray) -> KernelFit:
         """Coefficients and residuals; one alpha, or one per column."""
-        shrink = self._shrink(np.atleast_2d(alpha))
-        precision = self._precision(shrink)
-        left_out, sums = self._left_out(shrink, precision)
+        left_out, sums = self._left_out(np.atleast_2d(alpha))
         residual = as_float(self.design.unscale(left_out[:, 0, :]), self.dtype)
-        if sums is None:
-            sums = self.design.each[:, None] * to_numpy(precision)[:, 0, :]
-        return KernelFit(self.coef(alpha), residual, sums)
+        return KernelFit(self.coef(alpha), residual, sums[:, 0, :])
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
-        shrink = self._shrink(alphas)  # (n - 1, a, m)
-        precision, found = self._precision(shrink), []
-        # Without groups, several alphas share one product with the eigenvectors.
-        together = 1 if self.design.groups is not None else CHUNK_ENTRIES
-        size = self.n_samples * int(self.rotated.shape[1])
-        for part in row_chunks(len(alphas), size, together):
-            residual, _ = self._left_out(shrink[:, part, :], precision[:, part, :])
+        found, size = [], self.n_samples * int(self.rotated.shape[1])
+        # Several alphas share one product with the eigenvectors.
+        for part in row_chunks(len(alphas), size):
+            residual, _ = self._left_out(alphas[part])
             squares = namespace(residual).sum(residual * residual, axis=0)
             found.append(to_numpy(squares))
         return np.concatenate(found).astype(np.float64) / self.design.total
 
     def _shrink(self, alpha: float | np.ndarray) -> Array:
         """``d = 1/(s + alpha)``, (n - 1, ...), for alphas of any shape (...)."""
-        levels = from_numpy(np.atleast_1d(np.asarray(alpha, float)), self.eigenvalues)
-        shape = (-1, *(1 for _ in levels.shape))
-        values = namespace(levels).reshape(self.eigenvalues, shape)
-        return 1.0 / (values + levels[None, ...])
+        return _shrinkage(self.eigenvalues, alpha)
 
-    def _left_out(
-        self, shrink: Array, precision: Array
-    ) -> tuple[Array, np.ndarray | None]:
-        """``sqrt(w) e``, (n, a, k), from d (n - 1, a, m), and the diagonal of A~.
+    def _left_out(self, alphas: np.ndarray) -> tuple[Array, np.ndarray]:
+        """``sqrt(w) e``, (n, a, k), for alphas (a, m), and the sums of A_SS, (g, a, m).
 
-        m is 1, or k where every column has its own alpha; a is 1 if there are groups.
-        The diagonal has the shape (n, a, m). Of groups, the sums of A_SS (g, m) too.
+        m is 1, or k where every column has its own alpha.
         """
-        xp, m = namespace(shrink), int(shrink.shape[2])
-        scaled = self.rotated[:, None, :] * shrink  # (n - 1, a, k)
-        flat = xp.reshape(scaled, (scaled.shape[0], -1))
-        coef = xp.reshape(self.vectors @ flat, (-1, *scaled.shape[1:]))
-        if self.design.groups is None:
-            return coef / precision, None
-        parts, sums = [], []
-        for j in range(m):
-            own = coef[:, 0, j : j + 1] if m > 1 else coef[:, 0, :]
-            found = self.design.solve_left_out(own, self.vectors, shrink[:, 0, j])
-            parts.append(found[0])
-            sums.append(found[1])
-        return xp.concat(parts, axis=1)[:, None, :], np.hstack(sums)
+        design, shrink = self.design, self._shrink(alphas)
+        coef = _combined(self.vectors, self.rotated, shrink)  # (n, a, k)
+        if design.groups is None:
+            precision = self._precision(shrink)
+            return coef / precision, design.each[:, None, None] * to_numpy(precision)
+        sums = np.empty((len(design.members), *alphas.shape))
+        left_out = LeftOut([], [])
+        sizes = np.array([len(rows) for rows in design.members])
+        if np.any(sizes == 1):
+            alone = np.concatenate([rows for rows in design.members if len(rows) == 1])
+            precision = self._precision(shrink, alone)
+            left_out.add(alone, take(coef, alone) / precision)
+            weights = design.each[alone, None, None]
+            sums[sizes == 1] = weights * to_numpy(precision)
+        for g in np.flatnonzero(design.is_large):
+            rows, xp = design.members[g], namespace(coef)
+            left_out.add(rows, self._others[int(g)].missed(alphas))
+            along = take(self.vectors, rows).T @ take(design.root(coef), rows)
+            sums[g] = to_numpy(xp.sum(along[:, :, None] ** 2 * shrink, axis=0))
+        several = np.flatnonzero((sizes > 1) & ~design.is_large)
+        if len(several):
+            found, sums[several] = self._blocks(several, coef, shrink)
+            left_out.add(*found)
+        return left_out.in_order(), sums
 
-    def _precision(self, shrink: Array) -> Array:
-        """``(U * U) d`` for d (n - 1, ...), squaring a block of rows at a time."""
-        xp, n = namespace(shrink), self.n_samples
-        flat = xp.reshape(shrink, (n - 1, -1))
-        parts = [self.vectors[rows, :] ** 2 @ flat for rows in row_chunks(n, n)]
+    def _blocks(
+        self, groups: np.ndarray, coef: Array, shrink: Array
+    ) -> tuple[tuple[np.ndarray, Array], np.ndarray]:
+        """:meth:`_left_out` of the rows of some groups, from A_SS of each alpha."""
+        members, xp = [self.design.members[g] for g in groups], namespace(coef)
+        a, m = (int(size) for size in shrink.shape[1:])
+        sums, by_alpha = np.empty((len(groups), a, m)), []
+        for i in range(a):
+            columns = []
+            for j in range(m):
+                part = coef[:, i, j : j + 1] if m > 1 else coef[:, i, :]
+                solved, sums[:, i, j] = self.design.solve_left_out(
+                    members, part, self.vectors, shrink[:, i, j]
+                )
+                columns.append(xp.concat(solved.values))
+            by_alpha.append(xp.concat(columns, axis=1))
+        return (np.concatenate(solved.rows), xp.stack(by_alpha, axis=1)), sums
+
+    @cached_property
+    def _others(self) -> dict[int, _OthersPath]:
+        """What predicts each large group."""
+        return {
+            int(g): _OthersPath(self, self.design.members[g])
+            for g in np.flatnonzero(self.design.is_large)
+        }
+
+    def _precision(self, shrink: Array, rows: np.ndarray | None = None) -> Array:
+        """``(U * U) d`` of some rows for d (n - 1, ...), squaring a block at a time."""
+        xp = namespace(shrink)
+        vectors = self.vectors if rows is None else take(self.vectors, rows)
+        n = vectors.shape[0]
+        flat = xp.reshape(shrink, (shrink.shape[0], -1))
+        blocks = row_chunks(n, self.n_samples)
+        parts = [vectors[block, :] ** 2 @ flat for block in blocks]
         return xp.reshape(xp.concat(parts), (n, *shrink.shape[1:]))
+
+
+def _spectrum(gram: Array, largest: float, design: RowDesign) -> tuple[Array, Array]:
+    """Eigenvalues >= 0 (n - 1,) and eigenvectors (n, n - 1) of G~, but the null vector.
+
+    No eigenvalue exceeds ``largest``; the memory of ``gram`` is reused.
+    """
+    # This shift makes the null vector the last eigenvector, which is dropped.
+    design.add_null(gram, 2.0 * largest)
+    values, vectors = eigh(gram)
+    values, xp = values[:-1], namespace(gram)
+    return xp.maximum(values, xp.zeros_like(values)), vectors[:, :-1]
+
+
+def _shrinkage(values: Array, alpha: float | np.ndarray) -> Array:
+    """``1/(s + alpha)``, (r, ...), for values s (r,) and alphas of any shape (...)."""
+    levels = from_numpy(np.atleast_1d(np.asarray(alpha, float)), values)
+    shape = (-1, *(1 for _ in levels.shape))
+    return 1.0 / (namespace(values).reshape(values, shape) + levels[None, ...])
+
+
+def _combined(vectors: Array, rotated: Array, shrink: Array) -> Array:
+    """``U (d * z)``, (n, a, k), for U (n, r), z (r, k) and d (r, a, m)."""
+    scaled = rotated[:, None, :] * shrink  # (r, a, k)
+    shape = (vectors.shape[0], *scaled.shape[1:])
+    xp = namespace(scaled)
+    flat = xp.reshape(scaled, (scaled.shape[0], shape[1] * shape[2]))
+    return xp.reshape(vectors @ flat, shape)
+
+
+class _OthersPath:
+    """What a large group S misses by, for every alpha, without ``(A_SS)^-1``.
+
+    The kernel between the other rows C, centred on them, is ``V diag(t) V'``. With
+    ``u = sqrt(w)`` and ``m = u_C'H~_C / u_C'u_C`` (see :attr:`RowDesign.is_large`)::
+
+        D e_S = H~_S - u_S m - W diag(1/(t + alpha)) V'(H~_C - u_C m)
+        W = (G~_SC - u_S u_C'G~_CC / u_C'u_C) V
+
+    Parameters
+    ----------
+    path : LooPath
+        The path of all rows.
+    rows : ndarray of int
+        The rows of S.
+    """
+
+    def __init__(self, path: LooPath, rows: np.ndarray) -> None:
+        others = path.design.others(rows)
+        design = path.design.restrict(others)
+        vectors, target = path.vectors, path.vectors @ path.rotated
+        scaled = take(vectors, others) * path.eigenvalues
+        gram = scaled @ take(vectors, others).T
+        root, own = design.root(gram), take(path.design.root(gram), rows)
+        mean = root.T @ take(target, others) / design.total
+        between = root.T @ gram / design.total
+        cross = take(vectors, rows) @ scaled.T - own @ between
+        gram -= root @ between
+        gram -= (gram @ root) @ root.T / design.total
+        largest = spectrum_bounds(gram, len(others))[1]
+        self.eigenvalues, basis = _spectrum(gram, largest, design)
+        self.rotated = basis.T @ (take(target, others) - root @ mean)
+        self.response = cross @ basis
+        self.target = take(target, rows) - own @ mean
+
+    def missed(self, alphas: np.ndarray) -> Array:
+        """``D e_S``, (s, a, k), for alphas (a, m)."""
+        shrink = _shrinkage(self.eigenvalues, alphas)
+        return self.target[:, None, :] - _combined(self.response, self.rotated, shrink)
 
 
 #: Predicted relative decrease of the error that is not worth another inverse: anywhere,

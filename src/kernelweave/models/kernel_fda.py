@@ -12,6 +12,7 @@ from kernelweave.models.shared.base import (
     Missing,
     Progress,
     Psd,
+    announce_duration,
     class_task,
     discriminate,
     fit_method,
@@ -217,6 +218,7 @@ class KernelFDA(KernelDiscriminant):
         check_parameters(self, alpha=positive("loo"))
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         progress = Progress(self, X, y, sample_weight)
+        announce_duration(self, rows, labels, design, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
         options = LearnerOptions.of(self, progress)

@@ -161,7 +161,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         polynomial kernels. ``features_`` records the choice and its error. See
         :doc:`/user_guide/scale`.
     n_features : int, default=200
-        Number of features for each kernel that has to be approximated.
+        Number of features for each kernel that has to be approximated; of n rows no
+        more than n are landmarks. What would not fit into memory is refused.
     device : str, default=None
         Where kernels, features and moments are computed if X is in host memory: "cuda"
         sends rows to a GPU through torch (CuPy if torch is not installed), "cupy"

@@ -52,15 +52,17 @@ bars, tables, CSV files and plots - is common to all papers and done by the modu
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
-from kernelweave.papers.experiment import (
-    Claim,
-    Experiment,
-    Measure,
-    Paper,
-    Published,
-    Split,
-)
+if TYPE_CHECKING:
+    from kernelweave.papers.experiment import (
+        Claim,
+        Experiment,
+        Measure,
+        Paper,
+        Published,
+        Split,
+    )
 
 __all__ = [
     "PAPERS",
@@ -83,3 +85,15 @@ def load_paper(key: str) -> Paper:
         raise ValueError(f"the paper must be one of {', '.join(PAPERS)}; got {key!r}")
     paper: Paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
     return paper
+
+
+def __getattr__(name: str) -> object:
+    """A name of ``experiment``, imported on first use: the command line lists papers.
+
+    Its parser would otherwise wait a second for scikit-learn.
+    """
+    if name in __all__:
+        module = importlib.import_module("kernelweave.papers.experiment")
+        globals()[name] = getattr(module, name)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, take
+from kernelweave._array import Array, from_numpy, namespace, require_memory, take
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import (
@@ -193,6 +193,8 @@ class FourierFeatures(FeatureMap):
     origin : ndarray of shape (d,), optional
         Subtracted from all rows, so that the phases of columns far from zero keep their
         digits; the kernel does not depend on it.
+    n_rows : int, default=0
+        Rows whose features will be kept, at least.
     """
 
     how = "random Fourier"
@@ -205,8 +207,11 @@ class FourierFeatures(FeatureMap):
         n_features: int,
         rng: np.random.Generator,
         origin: np.ndarray | None = None,
+        n_rows: int = 0,
     ) -> None:
-        half = -(-n_features // 2)
+        half = -(-int(n_features) // 2)
+        # the draws of a frequency serve two features, and are copied once
+        require_features(kernel, n_rows, 2 * half, n_columns)
         super().__init__(kernel, 2 * half)
         gamma = float(kernel.gamma)
         if isinstance(kernel, RBF):
@@ -226,12 +231,14 @@ class FourierFeatures(FeatureMap):
 
 def _orthogonal_gaussians(d: int, m: int, rng: np.random.Generator) -> np.ndarray:
     """(d, m) standard normal columns, orthogonal within blocks of d columns."""
-    blocks = []
-    for _ in range(-(-m // d)):
-        directions, _ = np.linalg.qr(rng.standard_normal((d, d)))
-        lengths = np.sqrt(rng.chisquare(d, size=d))
-        blocks.append(directions * lengths[None, :])
-    return np.concatenate(blocks, axis=1)[:, :m]
+    n_blocks = -(-m // d)
+    blocks, squares = np.empty((n_blocks, d, d)), np.empty((n_blocks, d))
+    for b in range(n_blocks):
+        blocks[b] = rng.standard_normal((d, d))
+        squares[b] = rng.chisquare(d, size=d)
+    blocks = np.linalg.qr(blocks)[0]  # at once: there may be very many of few columns
+    blocks *= np.sqrt(squares)[:, None, :]
+    return np.reshape(np.transpose(blocks, (1, 0, 2)), (d, -1))[:, :m]
 
 
 def pivoted_cholesky(
@@ -258,6 +265,31 @@ def pivoted_cholesky(
         left[row] = 0.0
         chosen.append(row)
     return np.sort(np.array(chosen, dtype=int))
+
+
+#: Advice where approximate features would not fit.
+FEWER = "use a smaller n_features; 200 to 2,000 are usual"
+
+
+def require_features(kernel: Kernel, n: int, n_features: int, n_numbers: int) -> None:
+    """Refuse features of n rows that would not fit, before any of them is made.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    n : int
+        Rows whose features are kept, at least.
+    n_features : int
+        Number of features.
+    n_numbers : int
+        Numbers that determine each feature.
+    """
+    require_memory(
+        8 * n_features * (n + n_numbers),
+        f"n_features={n_features:,} for the kernel {kernel.label!r} and {n:,} rows",
+        FEWER,
+    )
 
 
 class NystroemFeatures(FeatureMap):
@@ -296,6 +328,8 @@ class NystroemFeatures(FeatureMap):
     ) -> None:
         rows = np.unique(np.asarray(sample, dtype=np.float64), axis=0)
         m = min(int(n_features), len(rows))
+        # the partial factor, the kernel between landmarks and its eigenvectors
+        require_features(kernel, len(rows), m, 2 * m)
         chosen = pivoted_cholesky(kernel, rows, m, rng)
         self.landmarks = rows[chosen]  # (m, d)
         if len(chosen) == 0:  # a kernel that is zero everywhere

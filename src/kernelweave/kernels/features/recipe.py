@@ -174,7 +174,8 @@ def choose_map(
         return exact_map(kernel, sample)
     if method == "random" and isinstance(kernel, RBF | Laplacian):
         origin = column_means(sample)
-        return FourierFeatures(kernel, sample.shape[1], n_features, rng, origin)
+        s, d = sample.shape
+        return FourierFeatures(kernel, d, n_features, rng, origin, n_rows=s)
     return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)
 
 

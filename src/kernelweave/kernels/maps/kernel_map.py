@@ -861,10 +861,26 @@ class KernelMap(FittedMap):
                 length = self.centerings[i].length(gram, same)
             yield self.center(i, gram, blocks), length
 
+    def planned_storage(self) -> Literal["matrices", "on_the_fly"] | None:
+        """How a fit would hold the kernels now; None if there is too little memory."""
+        free = available_bytes(self.source.like)
+        if self.storage != "on_the_fly" and not self.is_faster_on_the_fly():
+            if free is None or self._bytes_of_matrices(self.source.like) <= free:
+                return "matrices"
+            if self.storage == "matrices":
+                return None
+        return "on_the_fly" if self._fits_on_the_fly() else None
+
+    def _bytes_of_matrices(self, like: Array) -> int:
+        """Memory that a fit needs if all kernels are kept."""
+        p, n, work = len(self.names), self.source.n_samples, self._work_matrices()
+        bits = namespace(like).finfo(like.dtype).bits
+        return int((p + work) * n * n * bits // 8)
+
     def _allocate(self, like: Array) -> Array:
         p, n, work = len(self.names), self.source.n_samples, self._work_matrices()
         require_memory(
-            (p + work) * n * n * namespace(like).finfo(like.dtype).bits // 8,
+            self._bytes_of_matrices(like),
             f"a dense bank of {p} kernels over {n} rows (with {work} work matrices)",
             "use fewer kernels or rows, or float32 input",
             like=like,

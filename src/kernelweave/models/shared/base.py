@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import is_classifier
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
@@ -24,6 +26,7 @@ from kernelweave._array import (
     DOUBLE_EPS,
     Array,
     as_float,
+    available_threads,
     device,
     eps,
     few_threads,
@@ -54,6 +57,7 @@ from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.models.shared.duration import FitSize, warn_if_long
 from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
@@ -81,6 +85,7 @@ from kernelweave.models.shared.interactions import (
 from kernelweave.models.shared.learner import (
     LEARNER,
     NO_SCORE,
+    NORM_GRID,
     STOPPED,
     Choice,
     Fit,
@@ -97,6 +102,7 @@ from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import (
     may_fall_back,
+    may_have_features,
     next_portions,
     read_features,
 )
@@ -125,6 +131,8 @@ FisherSolver = Literal[
 ]
 #: What to do with rows that lack a view.
 Missing = Literal["error", "available", "zero"]
+#: Folds of a splitter whose number is not known before it has seen the rows.
+USUAL_FOLDS = 5
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
 #: Values that the parameters of a learner with explicit features may take.
@@ -363,6 +371,7 @@ def read_training(
         try:
             given = X, y, sample_weight, groups
             rows, targets, design = read_weighted_rows(model, *given)
+            announce_duration(model, rows, targets, design, progress, model.norm)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
             return KernelRows(bank, targets, rows, report, rows.levelled(design))
@@ -371,6 +380,56 @@ def read_training(
                 raise
             why = f"kernels between all rows do not fit: {error}"
     return read_features(model, why, X, y, sample_weight, groups)
+
+
+def announce_duration(
+    model: KernelModel,
+    rows: RowMap,
+    targets: np.ndarray,
+    design: RowDesign,
+    progress: Progress,
+    norm: float | str,
+) -> None:
+    """Warn if a fit to kernels between all rows in host memory will take long.
+
+    ``norm`` is that of the weights, "loo" if several are compared, infinity if all
+    weights are equal.
+    """
+    kernel_map = rows.kernel_map
+    like, storage = kernel_map.source.like, kernel_map.planned_storage()
+    if model.objective == "loo" or not is_numpy(like) or storage is None:
+        return
+    several = model._multi_output and targets.ndim > 1 and targets.shape[1] > 1
+    n_targets = targets.shape[1] if several else 1
+    if is_classifier(model):
+        n_targets = len(np.unique(targets)) - 1
+    if norm == "loo":  # weights of infinite norm are equal
+        n_norms, n_judged = len(NORM_GRID) - 1, len(NORM_GRID)
+    else:
+        n_norms, n_judged = int(norm != np.inf), int(model.alpha == "loo")
+    n_folds = 0
+    if model.cv is not None:
+        n_folds = int(model.cv) if isinstance(model.cv, Integral) else USUAL_FOLDS
+    size = FitSize(
+        n_rows=kernel_map.source.n_samples,
+        n_kernels=len(kernel_map.names),
+        n_columns=sum(len(columns) for columns in rows.positions),
+        n_targets=n_targets,
+        stored=storage == "matrices",
+        n_norms=n_norms,
+        n_judged=n_judged,
+        by_paths=design.groups is not None or model.scoring is not None or several,
+        n_folds=n_folds,
+    )
+    advice = []
+    if "n_features" in model._get_param_names() and may_have_features(model):
+        advice.append("features='nystroem'")
+    advice += ["fewer kernels"] if size.n_kernels > 1 else []
+    advice += ["device='cuda' if there is a GPU"]
+    owner = type(model).__name__
+    line = warn_if_long(size, owner, like.dtype, available_threads(), advice)
+    if line is not None:
+        progress.say(1, line)
 
 
 def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureReport:
@@ -539,6 +598,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     missing: Missing = "error"
     features: str = "auto"
     n_features: int  # read only where features may be explicit
+    norm: float | str  # read only where weights are learned
     random_state: Any = 0
     device: str | None = None
     verbose: int

@@ -169,6 +169,8 @@ def _slices(
 
 def _read_stream(intake: Intake, X: Any, y: Any) -> SummedRows:
     """The rows of an iterator or a pyarrow dataset, each of which is read once."""
+    if intake.estimator.features != "exact":
+        intake.require_moments()  # many more rows than features are gathered first
     portions = intake.portions(portions_of(X, y, intake.chunk_rows(X)))
     waiting, sample = draw_sample(intake, portions)
     first = np.concatenate([targets for _, targets, _ in waiting])
@@ -299,6 +301,8 @@ def _added(
     if before is None:
         check_features(model, PORTIONS)
         before = Portions(Intake(model, PORTIONS))
+        if model.features == "random":  # landmarks are rows of the first portion
+            before.intake.require_moments()
     intake, accumulator = before.intake, before.accumulator
     seen = before.n_rows
     blocks, targets, weights = intake.portion(X, y, seen, sample_weight)

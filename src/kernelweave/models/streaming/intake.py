@@ -23,6 +23,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.fits.ridge import output_frame
+from kernelweave.kernels.features.maps import FEWER
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
@@ -150,6 +151,15 @@ class Intake:
     def sample_rows(self) -> int:
         """Number of rows that fix the features."""
         return max(self.least_sample, SAMPLE_FACTOR * int(self.estimator.n_features))
+
+    def require_moments(self) -> None:
+        """Refuse features whose second moments would not fit, before any is made.
+
+        How many rows will come is not known, so there may be as many as features.
+        """
+        n_features = int(self.estimator.n_features)
+        purpose = f"n_features={n_features:,} for rows in portions: second moments"
+        require_memory(8 * n_features**2, purpose, FEWER)
 
     def chunk_rows(self, like: Any) -> int:
         """Number of rows whose features are computed at a time."""
