@@ -400,7 +400,7 @@ def train(
     alone = model._learn(rows, replace(options, cv=None))
     if progress.stopped:
         why = f"{STOPPED} before products of views were tried"
-        why = NO_SCORE.format(why) if model.cv else why
+        why = why if model.cv is None else NO_SCORE.format(why)
         return replace(alone, folds=FoldScore(remark=why))
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")

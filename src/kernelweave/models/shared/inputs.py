@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -77,6 +77,7 @@ from kernelweave.views.missing import (
     read_kernels,
     take_rows,
 )
+from kernelweave.views.ordering import ranks_of_rows
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import select_rows
 from kernelweave.weights.signed_sum import LARGEST_BOUND
@@ -148,8 +149,11 @@ SUM_OF_PRIORS = 1e-6
 IN_PLACE = 1.25
 
 
-def _is_splitter(value: Any) -> bool:
-    return hasattr(value, "split") and not isinstance(value, str)
+def _gives_splits(value: Any) -> bool:
+    """Whether a value is a splitter, or may be an iterable of splits."""
+    if isinstance(value, str | bytes | dict):
+        return False
+    return hasattr(value, "split") or isinstance(value, Iterable)
 
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
@@ -177,8 +181,9 @@ COMMON = {
         lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
     ),
     "cv": Rule(
-        "None, an int >= 2 or a scikit-learn splitter",
-        lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
+        "None, an int >= 2, a scikit-learn splitter or an iterable of splits (train, "
+        "test)",
+        lambda v: v is None or _gives_splits(v) or integer(2).allows(v),
     ),
     "scoring": Rule(
         "None, a name from sklearn.metrics.get_scorer_names() or a callable "
@@ -1172,7 +1177,10 @@ def read_design(
     codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
-    return targets[keep], keep, RowDesign(len(keep), weights, codes)
+    kept = None
+    if len(keep) < len(targets):
+        kept = np.isin(np.arange(len(targets)), keep)
+    return targets[keep], keep, RowDesign(len(keep), weights, codes, kept=kept)
 
 
 #: If all others weigh no more than this, relative to one row or group, only rounding
@@ -1209,7 +1217,9 @@ def read_weighted_views(
     read = read_views(model, X)
     targets, keep, design = read_design(model, X, y, sample_weight, groups)
     require_enough(model, targets)
-    return read.take(model, keep), targets, design
+    read = read.take(model, keep)
+    ranks = ranks_of_rows(read.data, targets, design.weights)
+    return read, targets, replace(design, ranks=ranks)
 
 
 def read_weighted_rows(
