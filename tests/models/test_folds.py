@@ -12,11 +12,21 @@ from sklearn.model_selection import (
     GroupKFold,
     KFold,
     LeaveOneGroupOut,
+    PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
 )
 
-from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, fits_with, has, some, takes
+from estimators import (
+    ONE_EACH,
+    SETTINGS,
+    WITH_FOLDS,
+    fits_with,
+    has,
+    in_turn,
+    some,
+    takes,
+)
 from kernelweave import (
     KernelFDA,
     MultipleKernelFDA,
@@ -172,6 +182,56 @@ def test_splitters_and_groups(data, name):
         refit.fit(X[train], y[train], groups=groups[train])
         right[test] = refit.predict(X[test]) == y[test]
     assert found.cv_score_ == pytest.approx(np.mean(right))
+
+
+FORMS = {
+    "a list": lambda pairs: [[train, test] for train, test in pairs],
+    "a tuple of lists": lambda pairs: tuple(
+        (train.tolist(), test.tolist()) for train, test in pairs
+    ),
+    "a generator": lambda pairs: (pair for pair in pairs),
+    "masks": lambda pairs: [
+        [np.isin(np.arange(N), rows) for rows in pair] for pair in pairs
+    ],
+    "from the end": lambda pairs: [(train - N, test - N) for train, test in pairs],
+}
+
+
+@in_turn(model=some(ONE_EACH, takes("cv"), views=VIEWS, alpha=0.1), form=list(FORMS))
+def test_cv_takes_any_iterable_of_splits(data, model, form):
+    X, y = data
+    y = X[:, 0] + X[:, 1] ** 2 if is_regressor(model) else y
+    expected = clone(model).set_params(cv=KFold(3)).fit(X, y)
+    pairs = list(KFold(3).split(X))
+    found = model.set_params(cv=FORMS[form](pairs)).fit(X, y)
+    assert found.cv_score_ == expected.cv_score_
+    assert found.cv_standard_error_ == expected.cv_standard_error_
+    if form == "a list":
+        assert clone(found).fit(X, y).cv_score_ == expected.cv_score_
+
+
+def test_a_generator_of_splits_is_read_once(data):
+    X, y = data
+    model = KernelFDA(VIEWS, cv=KFold(3).split(X)).fit(X, y)
+    score = model.cv_score_
+    with pytest.raises(ValueError, match=r"cv holds no splits. A generator .* a list"):
+        model.fit(X, y)
+    assert model.cv_score_ == score
+
+
+def test_splits_number_the_rows_of_X(data):
+    """Rows of weight 0 are left out of them, and the others keep their numbers."""
+    X, y = data
+    weights = np.where(np.arange(N) % 4 == 0, 0.0, 1.0)
+    keep = np.flatnonzero(weights)
+    folds = np.arange(N) // 6 % 3
+    pairs = [(np.flatnonzero(folds != i), np.flatnonzero(folds == i)) for i in range(3)]
+    expected = KernelFDA(VIEWS, cv=PredefinedSplit(folds[keep])).fit(X[keep], y[keep])
+    found = KernelFDA(VIEWS, cv=pairs).fit(X, y, sample_weight=weights)
+    assert found.cv_score_ == pytest.approx(expected.cv_score_)
+    assert found.gaussians_.temperature == pytest.approx(
+        expected.gaussians_.temperature
+    )
 
 
 class Both:

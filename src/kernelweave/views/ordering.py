@@ -88,11 +88,12 @@ def _keys(block: Any, width: int) -> list[bytes]:
 
     Rows are the same and in the same order as arrays, sparse arrays or tables.
     """
+    width = min(width, block.shape[1])
     if issparse(block):
-        return _sparse_keys(block[:, :width])
+        return _sparse_keys(block.tocsr()[:, :width])
     if not isinstance(block, Columns):
         return [row.tobytes() for row in _sortable(to_numpy(block[:, :width]))]
-    columns = [block.column(j) for j in range(min(width, block.shape[1]))]
+    columns = [block.column(j) for j in range(width)]
     if all(column.kind in MEASURED for column in columns):
         values = np.column_stack([column.values for column in columns])
         return [row.tobytes() for row in _sortable(values)]
@@ -113,7 +114,7 @@ def _sparse_keys(block: Any) -> list[bytes]:
     It is the larger one if the entry of the other is negative: such entries sort before
     the end of a row, positive ones after it, and earlier columns are further from it.
     """
-    rows = block.tocsr(copy=True)
+    rows = block.copy()
     rows.sum_duplicates()
     rows.eliminate_zeros()
     negative = rows.data < 0
@@ -128,7 +129,7 @@ def _sparse_keys(block: Any) -> list[bytes]:
 def _column_keys(column: Column) -> list[bytes]:
     """Numbers or words of a column of a table; gaps come last."""
     if column.kind in MEASURED:
-        return [number.tobytes() for number in _sortable(column.values)]
+        return [row.tobytes() for row in _sortable(column.values[:, None])]
     words = words_of(column.values, column.gaps)
     encoded = [None if w is None else w.encode("utf-8", "surrogatepass") for w in words]
     return [b"\xff" if word is None else word + b"\0" for word in encoded]

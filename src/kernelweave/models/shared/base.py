@@ -153,6 +153,12 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, BaseEstimator):
+            raise TypeError(
+                f"{method.__qualname__} needs an estimator to fit, not "
+                f"{type(self).__name__}: make an instance of the class first, as in "
+                "MultipleKernelFDA().fit(X, y)"
+            )
         before = dict(vars(self))
         rng = before.get("random_state")
         draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None

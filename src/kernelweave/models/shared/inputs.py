@@ -375,6 +375,8 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
     """
     if issparse(y):
         raise TypeError(f"{owner}: y is sparse, but must be dense. Pass y.toarray()")
+    if str(getattr(y, "dtype", None)) in ("Int128", "UInt128"):  # NumPy has none
+        y = y.to_list()
     values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
     if values.ndim == 0:
         raise ValueError(
@@ -429,13 +431,18 @@ def _refuse_gaps(rows: list[int], found: str, owner: str) -> None:
 
 
 def refuse_mixture(y: np.ndarray, owner: str) -> None:
-    """Refuse labels (n,) or (n, t) that mix text and numbers."""
+    """Refuse labels (n,) or (n, t) that mix text and numbers, or are neither."""
     first: dict[str, tuple[int, Any]] = {}
     if y.dtype == object:
         for (i, *_), value in np.ndenumerate(y):
-            if isinstance(value, str | Number | np.bool_):
-                kind = "text" if isinstance(value, str) else "numbers"
-                first.setdefault(kind, (i, value))
+            if not isinstance(value, str | Number | np.bool_):
+                raise ValueError(
+                    f"{owner}: y holds objects of the type {type(value).__name__}, "
+                    f"such as {str(value)!r:.80} in row {i}. Labels must be text, "
+                    "numbers, booleans or datetime64: pass y.astype(str)"
+                )
+            kind = "text" if isinstance(value, str) else "numbers"
+            first.setdefault(kind, (i, value))
     if len(first) > 1:
         places = " and ".join(
             f"{kind} (row {i} is {value!r})" for kind, (i, value) in first.items()

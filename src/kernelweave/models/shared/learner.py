@@ -745,11 +745,12 @@ def choose_splits(
     kind = kinds[classify, design.groups is not None]
     splitter = kind(n_folds, shuffle=True, random_state=random_state)
     order = np.argsort(design.places)  # (n,), by contents
+    labels = targets[order] if classify else None
     groups = None if design.groups is None else design.places_of_units[order]
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
         few = "The (least populated class in y|number of unique classes) "
         warnings.filterwarnings("ignore", few)
-        splits = list(splitter.split(order, targets[order] if classify else None, groups))
+        splits = list(splitter.split(order, labels, groups))
     return [(np.sort(order[train]), np.sort(order[test])) for train, test in splits]
 
 
