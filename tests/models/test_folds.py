@@ -203,7 +203,7 @@ def test_cv_takes_any_iterable_of_splits(data, model, form):
     y = X[:, 0] + X[:, 1] ** 2 if is_regressor(model) else y
     expected = clone(model).set_params(cv=KFold(3)).fit(X, y)
     pairs = list(KFold(3).split(X))
-    found = model.set_params(cv=FORMS[form](pairs)).fit(X, y)
+    found = clone(model).set_params(cv=FORMS[form](pairs)).fit(X, y)
     assert found.cv_score_ == expected.cv_score_
     assert found.cv_standard_error_ == expected.cv_standard_error_
     if form == "a list":

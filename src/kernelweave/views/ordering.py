@@ -21,7 +21,7 @@ from kernelweave.views.raw_columns import MEASURED, Column, Columns, words_of
 #: Columns of the first view that usually tell all rows apart.
 FEW_COLUMNS = 8
 #: Digits of a sum over a row of a kernel: the order of the summands changes the others.
-DIGITS = 9
+ROW_SUM_DIGITS = 9
 #: The bit of the sign of a float64.
 SIGN = np.uint64(1 << 63)
 
@@ -76,7 +76,7 @@ def _ranks_of_kernels(stack: Array) -> np.ndarray:
         kernel /= max(float(np.max(np.abs(kernel))), np.finfo(np.float64).tiny)
         squares = np.einsum("ij,ij->i", kernel, kernel)
         sums = np.sum(kernel, axis=1), squares, np.diagonal(kernel) * len(kernel)
-        keys.append(np.round(np.column_stack(sums) / len(kernel), DIGITS) + 0.0)
+        keys.append(np.round(np.column_stack(sums) / len(kernel), ROW_SUM_DIGITS) + 0.0)
         found = _ranks(keys)
         if np.max(found) + 1 == len(found):
             break

@@ -33,7 +33,7 @@ from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
-#: Integers may be larger.
+#: The largest float64; Python's integers may be larger.
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 #: Dates become days since the first of these, and durations become days.
 EPOCH, DAY = np.datetime64(0, "D"), np.timedelta64(1, "D")

@@ -78,7 +78,7 @@ from kernelweave.views.missing import (
     take_rows,
 )
 from kernelweave.views.ordering import ranks_of_rows
-from kernelweave.views.raw_columns import Columns, read_columns
+from kernelweave.views.raw_columns import LARGEST_FLOAT, Columns, read_columns
 from kernelweave.views.streams import select_rows
 from kernelweave.weights.signed_sum import LARGEST_BOUND
 
@@ -132,9 +132,6 @@ def integer(lowest: int, optional: bool = False) -> Rule:
         return rule
     return Rule(f"None or {text}", lambda v: v is None or rule.allows(v))
 
-
-#: The largest float64; Python's integers may be larger.
-LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 #: The least and the largest sum of row weights with a square in full precision.
 LEAST_WEIGHT, MOST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5, LARGEST_FLOAT**0.5

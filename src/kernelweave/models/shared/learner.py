@@ -720,8 +720,8 @@ def choose_splits(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows to learn from and those held out, for each fold.
 
-    A whole number of folds is stratified by class and keeps groups together. Which rows
-    are in which depends on what they hold, not on their order. There are
+    A whole number of folds is stratified by class and keeps groups together; which rows
+    are in a fold depends on the ranks of the design, not on their order. There are
     fewer folds than requested if every class has fewer rows, or if there are fewer
     groups; a class with fewer rows than folds is held out in some of them only. With
     ``every_class``, one class with fewer rows is enough for fewer folds, so that each
@@ -762,18 +762,19 @@ def _splits_as_passed(
     A splitter divides the rows that count. An iterable was made for the rows of X, of
     which those of weight 0 are left out of its splits.
     """
-    n, pairs, what = len(targets), None, "rows of positive weight"
+    n = len(targets)
     kept = np.ones(n, dtype=bool)
     if hasattr(cv, "split"):
+        what = "rows of positive weight"
         pairs = list(cv.split(np.zeros((n, 1)), targets, design.groups))
     else:
-        pairs, what = list(cv), "rows in X"
+        what, pairs = "rows in X", list(cv)
         kept = kept if design.kept is None else design.kept
-        if not pairs:
-            raise ValueError(
-                "cv holds no splits. A generator can be read only once, by one fit: "
-                "pass a list of pairs (train, test)"
-            )
+    if not pairs:
+        raise ValueError(
+            "cv holds no splits. A generator can be read only once, by one fit: pass a "
+            "list of pairs (train, test)"
+        )
     number = np.cumsum(kept) - 1  # (N,), of the rows that count
     splits = []
     for i, pair in enumerate(pairs):
