@@ -73,7 +73,8 @@ def _ranks_of_kernels(stack: Array) -> np.ndarray:
     keys: list[np.ndarray] = []
     for i in range(stack.shape[2]):
         kernel = to_numpy(stack[:, :, i]).astype(np.float64)
-        kernel /= max(float(np.max(np.abs(kernel))), np.finfo(np.float64).tiny)
+        largest = max(float(np.max(kernel)), -float(np.min(kernel)))
+        kernel /= largest or 1.0  # squares must not overflow
         squares = np.einsum("ij,ij->i", kernel, kernel)
         sums = np.sum(kernel, axis=1), squares, np.diagonal(kernel) * len(kernel)
         keys.append(np.round(np.column_stack(sums) / len(kernel), ROW_SUM_DIGITS) + 0.0)
