@@ -68,7 +68,7 @@ def _ranks_of_values(blocks: list[Any]) -> np.ndarray:
 def _ranks_of_kernels(stack: Array) -> np.ndarray:
     """Ranks (n,) by what rows of kernels (n, n, p) hold, in any order of the columns.
 
-    Those are the diagonal, and the sums of the entries and of their squares.
+    Those are the sums of the entries and of their squares, and the diagonal.
     """
     keys: list[np.ndarray] = []
     for i in range(stack.shape[2]):
