@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from functools import cache, cached_property
 from inspect import signature
@@ -709,6 +710,16 @@ add(
     "an integer of about 400 digits",
     "View 'right': row 7, column 4",
     "take logarithms",
+)
+add(
+    "an integer beyond the range of floats, for 'auto'",
+    both(
+        named(cell("g2", 10**400)),
+        lambda p: p.params.update(views=[("all", "auto", COLUMNS)]),
+    ),
+    "an integer of about 400 digits, beyond the range of float64",
+    "View 'all': 'auto' cannot use these columns: column 'g2'",
+    "leave it out of the view",
 )
 add(
     "one entry that dwarfs its column",
@@ -1588,6 +1599,14 @@ add(
     regresses,
 )
 add(
+    "dates of Python as labels",
+    labels(lambda y: np.array([date(2020, 1, 1 + label) for label in y])),
+    "y holds objects of the type date",
+    "such as '2020-01-01' in row 0",
+    "pass y.astype(str)",
+    unless(MultipleKernelRidge),
+)
+add(
     "text and numbers among labels",
     labels(lambda y: np.array(["ill", 1] * (N // 2), dtype=object)),
     "y mixes text",
@@ -1716,7 +1735,7 @@ add(
 add(
     "an array in each row, as label",
     labels(arrays),
-    "Unknown label type",
+    "y holds objects of the type ndarray",
     "{name}: ",
     "y.astype(str)",
     always_classes,
@@ -1820,8 +1839,49 @@ add(
         arguments(sample_weight=np.where(np.arange(N) == 7, 0.0, 1.0))(p),
     ),
     "there are 11 rows of positive weight",
-    "cv names row 11",
-    "Make the PredefinedSplit for these rows",
+    "cv: split 0 names row 11",
+    "Make the splits for these rows",
+    takes("cv", "norm"),
+)
+EARLY, LATE = np.arange(6), np.arange(6, 12)
+add(
+    "splits of more rows than there are",
+    params(cv=[(EARLY, LATE), (EARLY, LATE + 1)]),
+    "there are 12 rows in X",
+    "cv: split 1 names row 12",
+    "Make the splits for these rows",
+    takes("cv", "norm"),
+)
+add(
+    "rows to learn from that are held out as well",
+    params(cv=[(EARLY, LATE), (LATE, np.array([0, 7, -1]))]),
+    "rows 7, 11 in both its training and its test rows",
+    "cv: split 1",
+    "Remove them from one of the two",
+    takes("cv", "norm"),
+)
+add(
+    "splits that are no pairs",
+    params(cv=[EARLY, LATE]),
+    "got ndarray",
+    "cv: split 0",
+    "must be a pair (train, test) of row numbers",
+    takes("cv", "norm"),
+)
+add(
+    "splits that are no numbers of rows",
+    params(cv=[(EARLY, LATE / 2)]),
+    "an array of float64",
+    "cv: split 0",
+    "rows by number, or by a mask of 12 rows",
+    takes("cv", "norm"),
+)
+add(
+    "a generator of splits that has been read",
+    params(cv=iter([])),
+    "cv holds no splits",
+    "can be read only once",
+    "pass a list of pairs (train, test)",
     takes("cv", "norm"),
 )
 add(

@@ -11,6 +11,9 @@ from kernelweave import (
     KernelAlignment,
     KernelFDA,
     MultipleKernelRidge,
+    MultipleKernelSVC,
+    SubspaceKernel,
+    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave.kernels import Pipe
@@ -63,24 +66,32 @@ def configurations():
 
 
 UNLABELLED = "the check has a class -1, which marks unlabelled rows here"
-COPIES = (
-    "kernel parameters and landmarks come from each row once, whatever its weight, and "
+LEFT_OUT = (
     "a row is left out with all of its weight: copies of it would have to be a group"
 )
+WIDTHS = "kernel widths are medians over the rows, each once, whatever its weight"
 COLUMNS = "the kernel has one column per training row, so repeated rows have more"
 
 
 def failures_of_weights(estimator):
     """Checks of ``sample_weight`` that must fail, and why.
 
-    models/test_row_weights.py and models/test_repeated_rows.py compare copies of rows.
+    models/test_row_weights.py and models/test_repeated_rows.py compare copies of rows,
+    with given kernels and with groups: there they agree.
     """
-    failures = {}
-    if estimator.views != "precomputed":
-        why = COLUMNS if getattr(estimator, "output", "") == "kernel" else COPIES
-        for form in ("dense", "sparse"):
-            failures[f"check_sample_weight_equivalence_on_{form}_data"] = why
-    return failures
+    if estimator.views == "precomputed":  # these are not checked
+        return {}
+    if getattr(estimator, "features", "") == "nystroem":  # it interpolates the few rows
+        return {}
+    why = LEFT_OUT
+    if isinstance(estimator, MultipleKernelSVC | TransductiveKernelSVC):
+        why = WIDTHS
+    elif isinstance(estimator, SubspaceKernel | SubspaceKernelSVC):
+        why = LEFT_OUT if estimator.alpha == "loo" else WIDTHS
+    elif isinstance(estimator, KernelAlignment):
+        why = COLUMNS if estimator.output == "kernel" else WIDTHS
+    forms = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{form}_data": why for form in forms}
 
 
 def expected_failures(estimator):

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import array_api_compat as compat
 import numpy as np
 from scipy import linalg
+from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
 
 from kernelweave.exceptions import MemoryRefusedError
@@ -145,6 +146,10 @@ def as_floats(values: Any, name: str = "kernels") -> Array:
 
     ``name`` says in messages what they are.
     """
+    if issparse(values):
+        raise TypeError(
+            f"{name} must be dense, but are a {type(values).__name__}. Pass .toarray()"
+        )
     values = values if is_array(values) else np.asarray(values)
     if not is_real(values):
         raise ValueError(f"{name} must hold real numbers; got {values.dtype}")

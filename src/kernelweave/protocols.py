@@ -33,7 +33,12 @@ def is_positive(value: Any) -> bool:
     It may be an array without axes, such as the mean of another.
     """
     scalar = is_array(value) and value.ndim == 0 and is_real(value)
-    return (scalar or isinstance(value, Real)) and 0.0 < float(value) < math.inf
+    if not (scalar or isinstance(value, Real)):
+        return False
+    try:
+        return 0.0 < float(value) < math.inf
+    except OverflowError:  # an integer beyond float64
+        return False
 
 
 def require_positive(**numbers: Any) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.fisher import BlockFisher, Fisher
 from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
@@ -254,3 +254,20 @@ def test_remarks_take_all_weights(rng, weight_set):
         criterion, _ = random_problem(rng, alpha)
         remarks = criterion.remarks(weight_set.start(criterion.n_weights))
         assert isinstance(remarks, tuple)
+
+
+@pytest.mark.parametrize("kind", [Fisher, BlockFisher])
+def test_the_target_may_be_changed_later(rng, kind):
+    criterion, weights = random_problem(rng, 0.7)
+    target = np.array(to_numpy(criterion.target64))
+    later = kind(criterion.bank, target, 0.7)
+    target *= 3
+    expected = kind(criterion.bank, target / 3, 0.7).evaluate(weights).value
+    assert later.evaluate(weights).value == pytest.approx(expected, rel=1e-9)
+
+
+def test_alpha_beyond_float64_is_refused(rng):
+    criterion, _ = random_problem(rng, 0.7)
+    for alpha in (10**400, -(10**400), np.inf):
+        with pytest.raises(ValueError, match="alpha must be a float > 0 or 'learn'"):
+            Fisher(criterion.bank, criterion.target64, alpha)

@@ -258,7 +258,7 @@ def test_folds_are_those_of_estimators(rng):
     assert [len(test) for _, test in trials.folds] == [3, 3, 2, 2, 2]
     pairs = Trials(model, X[:6], y[:6], 5, None, None, 0)
     assert len(pairs.folds) == 3
-    with pytest.raises(ValueError, match=r"cv names row 19, .* there are 12 rows"):
+    with pytest.raises(ValueError, match=r"split 0 names row 12, .* there are 12 rows"):
         Trials(model, X, y, PredefinedSplit(np.arange(20) // 10), None, None, 0)
     with pytest.raises(ValueError, match="cv must be an int >= 2; got 1"):
         Trials(model, X, y, 1, None, None, 0)

@@ -811,3 +811,13 @@ def test_a_stack_holds_nothing_that_it_no_longer_needs():
         held.append(tracemalloc.get_traced_memory()[0] / (X.shape[0] ** 2 * 8))
     tracemalloc.stop()
     assert max(held) < 1.1  # in matrices; measured: 1.01
+
+
+def test_a_pipe_called_directly_refuses_what_its_transformer_leaves(rng):
+    X = rng.normal(size=(6, 3))
+    gap = np.where(np.arange(18).reshape(6, 3) == 4, np.nan, X)
+    pipe = Pipe(Standardizer(), Linear())
+    for pair in ((gap,), (X, gap), (gap, X)):
+        with pytest.raises(ValueError, match=r"NaN .* after the transformer Standard"):
+            pipe(*pair)
+    assert np.all(np.isfinite(Pipe(SimpleImputer(), Linear())(gap)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import DenseBank, SpectralBank, center_and_scale, spectral_bank
@@ -88,3 +89,10 @@ BAD = {
 def test_bad_input_is_named(K, message):
     with pytest.raises(ValueError, match=message):
         spectral_bank(K)
+
+
+def test_a_sparse_kernel_is_refused(rng):
+    Z = rng.standard_normal((10, 3))
+    for make in (spectral_bank, DenseBank):
+        with pytest.raises(TypeError, match=r"must be dense.*csr_array.*\.toarray\(\)"):
+            make(csr_array(Z @ Z.T))

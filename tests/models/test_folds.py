@@ -12,11 +12,21 @@ from sklearn.model_selection import (
     GroupKFold,
     KFold,
     LeaveOneGroupOut,
+    PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
 )
 
-from estimators import ONE_EACH, SETTINGS, WITH_FOLDS, fits_with, has, some, takes
+from estimators import (
+    ONE_EACH,
+    SETTINGS,
+    WITH_FOLDS,
+    fits_with,
+    has,
+    in_turn,
+    some,
+    takes,
+)
 from kernelweave import (
     KernelFDA,
     MultipleKernelFDA,
@@ -41,6 +51,17 @@ def data(rng):
     return X, np.array(["x", "y", "z"])[codes]
 
 
+def by_contents(splitter, X, y=None, groups=None):
+    """Splits of the rows in the order of their first column, which tells them apart."""
+    order = np.argsort(X[:, 0])
+    if groups is not None:  # each is called after the first of its rows
+        places = np.argsort(order)
+        groups = np.array([np.min(places[groups == own]) for own in groups])[order]
+    labels = None if y is None else y[order]
+    for train, test in splitter.split(X[order], labels, groups):
+        yield np.sort(order[train]), np.sort(order[test])
+
+
 @pytest.mark.parametrize(
     ("name", "weighted"),
     [
@@ -57,7 +78,8 @@ def test_accuracy_is_that_of_refits(data, rng, name, weighted):
     given = {"sample_weight": weights} if weighted else {}
     found = model.fit(X, y, **given)
     right, lead = np.zeros((2, N))
-    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
+    splitter = StratifiedKFold(3, shuffle=True, random_state=0)
+    for train, test in by_contents(splitter, X, y):
         own = {"sample_weight": weights[train]} if weighted else {}
         refit = clone(model).set_params(cv=None)
         right[test] = refit.fit(X[train], y[train], **own).predict(X[test]) == y[test]
@@ -87,7 +109,7 @@ def test_r2_is_that_of_refits(data, rng):
     y = X[:, :2] + rng.normal(size=(N, 2))
     model = MultipleKernelRidge(VIEWS, tol=1e-4).fit(X, y)
     wrong, spread = np.zeros((2, N, 2))
-    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+    for train, test in by_contents(KFold(5, shuffle=True, random_state=0), X):
         refit = MultipleKernelRidge(VIEWS, tol=1e-4, cv=None).fit(X[train], y[train])
         wrong[test] = (y[test] - refit.predict(X[test])) ** 2
         spread[test] = (y[test] - y[train].mean(axis=0)) ** 2
@@ -123,7 +145,8 @@ def test_folds_that_search_from_the_alpha_of_all_rows(rng):
     X[:, :3] += np.eye(3)[codes]
     model = MultipleKernelFDA(VIEWS, cv=3).fit(X, codes)
     right = np.zeros(n)
-    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, codes):
+    splitter = StratifiedKFold(3, shuffle=True, random_state=0)
+    for train, test in by_contents(splitter, X, codes):
         # so few rows see all alphas, by an eigendecomposition
         refit = MultipleKernelFDA(VIEWS, cv=None).fit(X[train], codes[train])
         right[test] = refit.predict(X[test]) == codes[test]
@@ -152,11 +175,64 @@ def test_splitters_and_groups(data, name):
     cv, splitter = SPLITTERS[name]
     found = KernelFDA(VIEWS, alpha=0.1, cv=cv).fit(X, y, groups=groups)
     right = np.zeros(N)
-    for train, test in splitter.split(X, y, groups):
+    splits = splitter.split(X, y, groups)
+    if isinstance(cv, int):
+        splits = by_contents(splitter, X, y, groups)
+    for train, test in splits:
         refit = KernelFDA(VIEWS, alpha=0.1, cv=None)
         refit.fit(X[train], y[train], groups=groups[train])
         right[test] = refit.predict(X[test]) == y[test]
     assert found.cv_score_ == pytest.approx(np.mean(right))
+
+
+FORMS = {
+    "a list": lambda pairs: [[train, test] for train, test in pairs],
+    "a tuple of lists": lambda pairs: tuple(
+        (train.tolist(), test.tolist()) for train, test in pairs
+    ),
+    "a generator": lambda pairs: (pair for pair in pairs),
+    "masks": lambda pairs: [
+        [np.isin(np.arange(N), rows) for rows in pair] for pair in pairs
+    ],
+    "from the end": lambda pairs: [(train - N, test - N) for train, test in pairs],
+}
+
+
+@in_turn(model=some(ONE_EACH, takes("cv"), views=VIEWS, alpha=0.1), form=list(FORMS))
+def test_cv_takes_any_iterable_of_splits(data, model, form):
+    X, y = data
+    y = X[:, 0] + X[:, 1] ** 2 if is_regressor(model) else y
+    expected = clone(model).set_params(cv=KFold(3)).fit(X, y)
+    pairs = list(KFold(3).split(X))
+    found = clone(model).set_params(cv=FORMS[form](pairs)).fit(X, y)
+    assert found.cv_score_ == expected.cv_score_
+    assert found.cv_standard_error_ == expected.cv_standard_error_
+    if form == "a list":
+        assert clone(found).fit(X, y).cv_score_ == expected.cv_score_
+
+
+def test_a_generator_of_splits_is_read_once(data):
+    X, y = data
+    model = KernelFDA(VIEWS, cv=KFold(3).split(X)).fit(X, y)
+    score = model.cv_score_
+    with pytest.raises(ValueError, match=r"cv holds no splits. A generator .* a list"):
+        model.fit(X, y)
+    assert model.cv_score_ == score
+
+
+def test_splits_number_the_rows_of_X(data):
+    """Rows of weight 0 are left out of them, and the others keep their numbers."""
+    X, y = data
+    weights = np.where(np.arange(N) % 4 == 0, 0.0, 1.0)
+    keep = np.flatnonzero(weights)
+    folds = np.arange(N) // 6 % 3
+    pairs = [(np.flatnonzero(folds != i), np.flatnonzero(folds == i)) for i in range(3)]
+    expected = KernelFDA(VIEWS, cv=PredefinedSplit(folds[keep])).fit(X[keep], y[keep])
+    found = KernelFDA(VIEWS, cv=pairs).fit(X, y, sample_weight=weights)
+    assert found.cv_score_ == pytest.approx(expected.cv_score_)
+    assert found.gaussians_.temperature == pytest.approx(
+        expected.gaussians_.temperature
+    )
 
 
 class Both:
@@ -178,7 +254,8 @@ class Both:
 def test_random_state_draws_the_folds(data, seed):
     X, y = data
     model = MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, random_state=seed).fit(X, y)
-    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    splitter = StratifiedKFold(5, shuffle=True, random_state=seed)
+    folds = by_contents(splitter, X, y)
     expected = clone(model).set_params(cv=folds).fit(X, y)
     assert model.gaussians_.temperature == expected.gaussians_.temperature
     assert model.cv_score_ == expected.cv_score_

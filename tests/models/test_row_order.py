@@ -1,4 +1,4 @@
-"""Rows and targets that do not belong together, and targets that are none."""
+"""Rows in another order, rows that do not belong together, targets that are none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone, is_classifier
+from scipy.sparse import csr_array
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import cross_val_score
 
 from estimators import every_estimator, in_turn, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave import (
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    ProbabilisticKDA,
+)
 from kernelweave.inspection import view_ablation
 
 pd = pytest.importorskip("pandas")
@@ -110,6 +118,89 @@ def test_a_kernel_whose_rows_contradict_its_columns(estimator, table):
         clone(model).fit(K.rename(columns={"s3": "x"}), y)
     wanted = output(clone(model).fit(K.to_numpy(), y), K.to_numpy())
     assert_allclose(output(model.fit(K, y), K), wanted, rtol=1e-9, atol=1e-12)
+
+
+# The same rows in another order -------------------------------------------------------
+
+WITH_FOLDS = (
+    KernelFDA(),
+    MultipleKernelFDA(),
+    MultipleKernelFDA(features="nystroem", n_features=40, norm=1),
+    ProbabilisticKDA(),
+    MixtureKDA(),
+    MultipleKernelRidge(),
+    MultipleKernelSVC(C="cv", norm="cv", class_weight="balanced"),
+)
+CONTAINERS = {
+    "array": np.asarray,
+    "table": lambda X: pd.DataFrame(X, columns=list("abcdef")).assign(
+        word=np.where(X[:, 0] > 0, "p", "q")
+    ),
+    "sparse": csr_array,
+    "binary": lambda X: (X > 0).astype(float),
+}
+
+
+def assert_same_in_any_order(model, form, X, y, new, rng, **of_rows):
+    """``form(rows, others)`` is what is given for rows, to a model of the others."""
+    wanted = None
+    for order in (np.arange(len(X)), *(rng.permutation(len(X)) for _ in range(2))):
+        mixed = {name: values[order] for name, values in of_rows.items()}
+        fitted = clone(model).fit(form(X[order], X[order]), y[order], **mixed)
+        found = output(fitted, form(new, X[order])), getattr(fitted, "cv_score_", None)
+        wanted = found if wanted is None else wanted
+        assert found[1] == pytest.approx(wanted[1], abs=1e-6)
+        assert_allclose(found[0], wanted[0], atol=1e-6 * np.max(np.abs(wanted[0])))
+
+
+@in_turn(model=WITH_FOLDS, container=list(CONTAINERS))
+def test_the_order_of_rows_changes_nothing(model, container, rng):
+    X, y = rng.normal(size=(60, 6)).round(1), np.arange(60) % 3
+    X[:, :3] += 2 * np.eye(3)[y]
+    X[np.abs(X) < 0.3] = 0.0
+    X[50:] = X[40:50]  # some rows are equal, but not their targets
+    y = X[:, 0] + y if is_regressor(model) else y
+
+    def form(rows, _):
+        return CONTAINERS[container](rows)
+
+    assert_same_in_any_order(model, form, X, y, X[:20], rng)
+
+
+@pytest.mark.parametrize("model", WITH_FOLDS)
+def test_the_order_of_rows_of_precomputed_kernels_changes_nothing(model, rng):
+    if getattr(model, "features", "auto") != "auto":
+        pytest.skip("features need columns")
+    X, y = rng.normal(size=(60, 6)), np.arange(60) % 3
+    X[:, :3] += 2 * np.eye(3)[y]
+    y = X[:, 0] + y if is_regressor(model) else y
+    model = clone(model).set_params(views="precomputed")
+
+    def form(rows, others):
+        squares = np.sum((rows[:, None] - others[None]) ** 2, axis=2)
+        return np.stack([np.exp(-0.1 * squares), rows @ others.T], axis=-1)
+
+    assert_same_in_any_order(model, form, X, y, X[:20], rng)
+
+
+@pytest.mark.parametrize(
+    "model", [KernelFDA(), MultipleKernelFDA(norm=1), MultipleKernelRidge(norm=1)]
+)
+def test_neither_the_order_of_rows_nor_the_names_of_groups_change_anything(model, rng):
+    X, y = rng.normal(size=(60, 6)), np.arange(60) % 2
+    X[:, 0] += 2 * y
+    y = X[:, 0] + y if is_regressor(model) else y
+    groups = rng.integers(0, 14, size=60)
+    weights = rng.uniform(0.5, 2.0, size=60)
+
+    def form(rows, _):
+        return rows
+
+    of_rows = {"groups": groups, "sample_weight": weights}
+    assert_same_in_any_order(model, form, X, y, X[:20], rng, **of_rows)
+    renamed = rng.permutation(14)[groups]
+    scores = [clone(model).fit(X, y, groups=own).cv_score_ for own in (groups, renamed)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-9)
 
 
 # Names of precomputed kernels ---------------------------------------------------------

@@ -394,3 +394,9 @@ def test_names_and_weights_belong_together(estimator, fit_of):
     ]
     assert_allclose(list(model.view_weights_.values()), sums)
     assert all(type(weight) is float for weight in model.view_weights_.values())
+
+
+@pytest.mark.parametrize("estimator", some())
+def test_fit_needs_an_instance(estimator, problem):
+    with pytest.raises(TypeError, match=r"\.fit needs an estimator .*make an inst"):
+        type(estimator).fit(problem.X, problem.y)

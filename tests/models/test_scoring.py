@@ -175,6 +175,8 @@ def test_the_score_of_a_discriminant_is_near_that_of_refits(data):
 
 def test_the_score_of_classes_is_that_of_refits(data):
     (X, y), measure = data, "neg_log_loss"
+    order = np.argsort(X[:, 0])  # in which folds are drawn
+    X, y = X[order], y[order]
     model = MultipleKernelFDA(VIEWS, norm=np.inf, scoring=measure, cv=3)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     alone = MultipleKernelFDA(VIEWS, norm=np.inf, scoring=measure, cv=None)
@@ -186,7 +188,7 @@ def test_the_score_of_classes_is_that_of_refits(data):
 
 
 def test_the_score_of_outputs_is_that_of_refits(data, rng):
-    X, _ = data
+    X = data[0][np.argsort(data[0][:, 0])]  # the order in which folds are drawn
     y = 100 * X[:, :2] + rng.normal(size=(N, 2))
     measure = "neg_median_absolute_error"
     model = MultipleKernelRidge(VIEWS, norm=np.inf, scoring=measure, cv=3)

@@ -623,3 +623,19 @@ def test_gaps_that_only_new_rows_have_in_products_and_folds(rng):
     with pytest.warns(KernelWarning, match="column 'b': 1 gap"):
         scores = cross_val_score(MultipleKernelFDA(views, **settings), X, Y, cv=2)
     assert np.all(np.isfinite(scores))
+
+
+def test_integers_of_128_bits():
+    pl = pytest.importorskip("polars")
+    if not hasattr(pl, "Int128"):
+        pytest.skip("this version of polars has none")
+    rng = np.random.default_rng(0)
+    y, dose = np.arange(30) % 2, rng.integers(0, 9, size=30)
+    plain = pl.DataFrame({"age": rng.normal(size=30) + y, "dose": dose})
+    wide = plain.cast({"dose": pl.Int128})
+    labels = pl.Series(y.tolist(), dtype=pl.Int128)
+    for views in (None, [("v", "linear", ["age", "dose"])]):
+        one = MultipleKernelFDA(views, norm=1).fit(plain, y)
+        other = MultipleKernelFDA(views, norm=1).fit(wide, labels)
+        assert_allclose(other.predict_proba(wide), one.predict_proba(plain))
+        assert other.cv_score_ == one.cv_score_

@@ -327,3 +327,10 @@ def test_every_criterion_on_float32_kernels_says_so():
     ]
     for solution in found:
         assert any("pass the rows in float64" in note for note in solution.remarks)
+
+
+def test_a_method_without_iterates_is_refused_by_name():
+    criterion = Fisher(bank(), SIGNS, 1.0)
+    silent = Method("silent", lambda criterion, weight_set: iter([]), 10)
+    with pytest.raises(ValueError, match=r"'silent' has yielded no Iterate.*at least"):
+        solve(criterion, Simplex(), method=silent)

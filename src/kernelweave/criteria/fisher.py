@@ -104,10 +104,11 @@ class Fisher(KernelCriterion):
         self.design = design or RowDesign(bank.n_samples)
         self.learns_identity = isinstance(alpha, str) and alpha == "learn"
         if not (self.learns_identity or is_positive(alpha)):
-            raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
+            raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r:.60}")
         self.bank, self.alpha = bank, alpha
         target = checked_target(target, bank.n_samples)
-        self.target64 = in_double(to_numpy(target), bank.like)
+        # A copy: the caller may change theirs.
+        self.target64 = in_double(np.array(to_numpy(target)), bank.like)
         self._check_target()
         self.target = as_float(self.target64, bank.like.dtype)
         n = float(bank.n_rows) if self.design.is_plain else self.design.total

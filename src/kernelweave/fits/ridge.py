@@ -69,12 +69,19 @@ class RowDesign:
     level : float
         The mean eigenvalue of the kernels between unweighted rows, 1 if they have trace
         n.
+    ranks : ndarray of int of shape (n,) or None
+        Ranks of the rows by their contents, which are the same in any order of the
+        rows; None for the order in which they are.
+    kept : ndarray of bool of shape (N,) or None
+        Which of N rows passed to a fit are the n rows; None for all.
     """
 
     n_rows: int
     weights: np.ndarray | None = None
     groups: np.ndarray | None = None
     level: float = 1.0
+    ranks: np.ndarray | None = None
+    kept: np.ndarray | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -123,13 +130,30 @@ class RowDesign:
         """All rows but these."""
         return np.setdiff1d(np.arange(self.n_rows), rows)
 
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The place of each row among all rows in the order of their contents, (n,)."""
+        if self.ranks is None:
+            return np.arange(self.n_rows)
+        return np.argsort(np.argsort(self.ranks, kind="stable"))
+
+    @cached_property
+    def places_of_units(self) -> np.ndarray:
+        """The place of each row's group among all groups, by contents, (n,)."""
+        if self.ranks is None or self.groups is None:
+            return self.units if self.ranks is None else self.places
+        contents = [sorted(self.ranks[rows].tolist()) for rows in self.members]
+        order = sorted(range(len(contents)), key=contents.__getitem__)
+        return np.argsort(order)[self.units]
+
     def restrict(self, rows: np.ndarray) -> RowDesign:
-        """Weights and groups of some of the rows."""
+        """Weights, groups and ranks of some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
         groups = None
         if self.groups is not None:
             groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        return RowDesign(len(rows), weights, groups, self.level)
+        ranks = None if self.ranks is None else self.ranks[rows]
+        return RowDesign(len(rows), weights, groups, self.level, ranks)
 
     def root(self, like: Array) -> Array:
         """``sqrt(w)``, (n, 1), in the library of ``like``."""

@@ -507,6 +507,17 @@ class Pipe(Piped, Kernel):
             self.kernel = with_params(self.kernel, changes, "kernel")
         return self
 
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """Gram matrix of finite numbers; X and Z may have gaps if they are imputed."""
+        K = super().__call__(X, Z)
+        if not bool(namespace(K).all(namespace(K).isfinite(K))):
+            raise ValueError(
+                "A kernel needs finite numbers; found NaN or infinity after the "
+                f"transformer {type(self.transformer).__name__}. Drop such rows, or "
+                "impute their gaps first, for example with Pipe(SimpleImputer(), ...)."
+            )
+        return K
+
     @property
     def psd(self) -> bool:  # type: ignore[override]
         """Whether the kernel after the transformer is positive semidefinite."""

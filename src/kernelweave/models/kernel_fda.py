@@ -70,12 +70,13 @@ class KernelFDA(KernelDiscriminant):
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of ``classes_``. None
         takes the proportions of the (weighted) training rows.
-    cv : int, splitter or None, default=5
+    cv : int, splitter, iterable of splits or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
         chosen again without the rows of each fold, for about two to three times the
         cost of the fit alone. There are fewer if every class has fewer rows, or with
-        ``scoring`` any class of two or more. None skips them: the temperature then
-        comes from rows left out one by one, at the alpha that was chosen with them.
+        ``scoring`` any class of two or more. The folds of an int depend on what the
+        rows hold, not on their order. None skips them: the temperature then comes from
+        rows left out one by one, at the alpha that was chosen with them.
     scoring : str or callable, default=None
         The measure of predictions for rows left out by which alpha is chosen, in place
         of the squared error: the name of a scikit-learn scorer such as

@@ -106,12 +106,13 @@ class MixtureKDA(KernelDiscriminant):
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of the sorted labels;
         None takes their shares among the weighted training rows.
-    cv : int, splitter or None, default=5
+    cv : int, splitter, iterable of splits or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: noise levels
         and weights are learned again without the rows of each fold, for four to six
         times the cost of the fit alone. There are fewer if every class has fewer rows.
-        None skips them: the temperature then comes from rows left out one by one, at
-        the levels and weights that were learned with them.
+        The folds of an int depend on what the rows hold, not on their order. None skips
+        them: the temperature then comes from rows left out one by one, at the levels
+        and weights that were learned with them.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view (its entries there are all NaN):
         refuse it (in a table, the kernel "auto" imputes its columns instead); train

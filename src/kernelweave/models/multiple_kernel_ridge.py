@@ -78,10 +78,11 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Whether to add products of kernels of different views, as one more view named
         "between views"; "auto" adds them if they lower the leave-one-out error by
         10 % or more. See :class:`MultipleKernelFDA`.
-    cv : int, splitter or None, default=5
+    cv : int, splitter, iterable of splits or None, default=5
         Folds for ``cv_score_``: weights, norm and alpha are learned again without the
-        rows of each fold, for about two to three times the cost of the fit alone. None
-        skips them.
+        rows of each fold, for about two to three times the cost of the fit alone. The
+        folds of an int depend on what the rows hold, not on their order. None skips
+        them.
     scoring : str or callable, default=None
         The measure of predictions for rows left out by which alpha and norm are chosen,
         in place of the squared error: the name of a scikit-learn scorer such as

@@ -238,7 +238,7 @@ class MultipleKernelSVC(MarginClassifier):
         signs = signs_of_codes(codes, len(classes))
         report, row_weights = progress.iteration, design.weights
         options = MarginOptions.of(self)
-        settled = settled_by_folds(options, bank, codes, signs, row_weights)
+        settled = settled_by_folds(options, bank, codes, signs, design)
         fits = [
             learn_margin(settled, bank, own, row_weights, report)
             for own in options.divided(signs)

@@ -67,12 +67,13 @@ class ProbabilisticKDA(KernelDiscriminant):
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of the sorted labels;
         None takes their shares among the weighted training rows.
-    cv : int, splitter or None, default=5
+    cv : int, splitter, iterable of splits or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: the noise is
         chosen again without the rows of each fold, for three to seven times the cost of
-        the fit alone. There are fewer if every class has fewer rows. None skips them:
-        the temperature then comes from rows left out one by one, at noise levels
-        that were chosen with them.
+        the fit alone. There are fewer if every class has fewer rows. The folds of an
+        int depend on what the rows hold, not on their order. None skips them: the
+        temperature then comes from rows left out one by one, at noise levels that were
+        chosen with them.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"

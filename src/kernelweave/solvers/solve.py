@@ -731,7 +731,12 @@ def _iterate(
             best = best or Iterate(start, np.inf, np.zeros_like(start), error.coef)
         if best is None:
             raise
-    assert best is not None
+    if best is None:
+        raise ValueError(
+            f"the method {method.name!r} has yielded no Iterate: its run(criterion, "
+            "weight_set) must yield at least one, such as Iterate.at(weights, "
+            "criterion.evaluate(weights))"
+        )
     return best, trace.rows, status, n_factorizations
 
 

@@ -1063,6 +1063,7 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     if hasattr(block, "iloc"):
         block = block.to_numpy()
     elif hasattr(block, "get_column"):
+        block = block.cast(_wide_integers())
         for label, column in zip(labels, block.iter_columns(), strict=True):
             first = column.head(1).to_numpy()
             if first.dtype.kind in "mM":  # polars would turn times into numbers
@@ -1078,6 +1079,14 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     if is_numpy(block) and block.dtype.kind not in "fiub":
         block = _from_objects(block, where, labels)
     return single_or_double(block)
+
+
+def _wide_integers() -> dict[Any, Any]:
+    """Types of polars that NumPy does not have, and what is read in their place."""
+    import polars as pl
+
+    names = ("Int128", "UInt128")  # of which older versions have one or none
+    return {getattr(pl, name): pl.Float64 for name in names if hasattr(pl, name)}
 
 
 def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarray:

@@ -33,6 +33,8 @@ from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
+#: The largest float64; Python's integers may be larger.
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
 #: Dates become days since the first of these, and durations become days.
 EPOCH, DAY = np.datetime64(0, "D"), np.timedelta64(1, "D")
 
@@ -450,7 +452,16 @@ def _from_objects(values: np.ndarray, gaps: np.ndarray) -> Column:
         return Column(kind, words_of(values, gaps), gaps)
     if kind == "number":
         pairs = zip(values, gaps, strict=True)
-        numbers = np.array([np.nan if g else float(v) for v, g in pairs])
+        try:
+            numbers = np.array([np.nan if g else float(v) for v, g in pairs])
+        except OverflowError:
+            beyond = next(int(v) for v in values[~gaps] if abs(v) > LARGEST_FLOAT)
+            digits = round(beyond.bit_length() * np.log10(2))
+            return Column(
+                f"an integer of about {digits} digits, beyond the range of float64",
+                values,
+                gaps,
+            )
         return Column(kind, numbers, gaps)
     if kind in MEASURED:
         days = np.full(len(values), np.nan)

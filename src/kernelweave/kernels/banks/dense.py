@@ -380,7 +380,8 @@ class DenseBank(KernelBank):
     ----------
     stack : array of shape (p, n, n)
         Symmetric positive semidefinite matrices whose rows sum to zero;
-        :meth:`from_kernels` takes any others.
+        :meth:`from_kernels` takes any others. Floats are not copied, which would double
+        the memory: do not change the array while the bank is in use.
     names : sequence of str, optional
         One name per kernel.
 

@@ -165,6 +165,12 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, BaseEstimator):
+            raise TypeError(
+                f"{method.__qualname__} needs an estimator to fit, not "
+                f"{type(self).__name__}: make an instance of the class first, as in "
+                "MultipleKernelFDA().fit(X, y)"
+            )
         before = dict(vars(self))
         rng = before.get("random_state")
         draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None
@@ -463,7 +469,7 @@ def train(
     alone = model._learn(rows, replace(options, cv=None))
     if progress.stopped:
         why = f"{STOPPED} before products of views were tried"
-        why = NO_SCORE.format(why) if model.cv else why
+        why = why if model.cv is None else NO_SCORE.format(why)
         return replace(alone, folds=FoldScore(remark=why))
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")

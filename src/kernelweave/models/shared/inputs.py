@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -77,7 +77,8 @@ from kernelweave.views.missing import (
     read_kernels,
     take_rows,
 )
-from kernelweave.views.raw_columns import Columns, read_columns
+from kernelweave.views.ordering import ranks_of_rows
+from kernelweave.views.raw_columns import LARGEST_FLOAT, Columns, read_columns
 from kernelweave.views.streams import select_rows
 from kernelweave.weights.signed_sum import LARGEST_BOUND
 
@@ -132,9 +133,6 @@ def integer(lowest: int, optional: bool = False) -> Rule:
     return Rule(f"None or {text}", lambda v: v is None or rule.allows(v))
 
 
-#: The largest float64; Python's integers may be larger.
-LARGEST_FLOAT = float(np.finfo(np.float64).max)
-
 #: The least and the largest sum of row weights with a square in full precision.
 LEAST_WEIGHT, MOST_WEIGHT = float(np.finfo(np.float64).tiny) ** 0.5, LARGEST_FLOAT**0.5
 
@@ -148,8 +146,11 @@ SUM_OF_PRIORS = 1e-6
 IN_PLACE = 1.25
 
 
-def _is_splitter(value: Any) -> bool:
-    return hasattr(value, "split") and not isinstance(value, str)
+def _gives_splits(value: Any) -> bool:
+    """Whether a value is a splitter, or may be an iterable of splits."""
+    if isinstance(value, str | bytes | dict):
+        return False
+    return hasattr(value, "split") or isinstance(value, Iterable)
 
 
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
@@ -177,8 +178,9 @@ COMMON = {
         lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
     ),
     "cv": Rule(
-        "None, an int >= 2 or a scikit-learn splitter",
-        lambda v: v is None or _is_splitter(v) or integer(2).allows(v),
+        "None, an int >= 2, a scikit-learn splitter or an iterable of splits (train, "
+        "test)",
+        lambda v: v is None or _gives_splits(v) or integer(2).allows(v),
     ),
     "scoring": Rule(
         "None, a name from sklearn.metrics.get_scorer_names() or a callable "
@@ -370,6 +372,8 @@ def of_own_type(y: Any, owner: str) -> np.ndarray:
     """
     if issparse(y):
         raise TypeError(f"{owner}: y is sparse, but must be dense. Pass y.toarray()")
+    if str(getattr(y, "dtype", None)) in ("Int128", "UInt128"):  # NumPy has none
+        y = y.to_list()
     values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
     if values.ndim == 0:
         raise ValueError(
@@ -424,13 +428,18 @@ def _refuse_gaps(rows: list[int], found: str, owner: str) -> None:
 
 
 def refuse_mixture(y: np.ndarray, owner: str) -> None:
-    """Refuse labels (n,) or (n, t) that mix text and numbers."""
+    """Refuse labels (n,) or (n, t) that mix text and numbers, or are neither."""
     first: dict[str, tuple[int, Any]] = {}
     if y.dtype == object:
         for (i, *_), value in np.ndenumerate(y):
-            if isinstance(value, str | Number | np.bool_):
-                kind = "text" if isinstance(value, str) else "numbers"
-                first.setdefault(kind, (i, value))
+            if not isinstance(value, str | Number | np.bool_):
+                raise ValueError(
+                    f"{owner}: y holds objects of the type {type(value).__name__}, "
+                    f"such as {str(value)!r:.80} in row {i}. Labels must be text, "
+                    "numbers, booleans or datetime64: pass y.astype(str)"
+                )
+            kind = "text" if isinstance(value, str) else "numbers"
+            first.setdefault(kind, (i, value))
     if len(first) > 1:
         places = " and ".join(
             f"{kind} (row {i} is {value!r})" for kind, (i, value) in first.items()
@@ -1172,7 +1181,10 @@ def read_design(
     codes = read_groups(groups, len(targets), owner, keep=keep)
     if weights is not None and model.C is None:  # rows are left out one by one
         _refuse_dominance(weights, codes, keep, owner)
-    return targets[keep], keep, RowDesign(len(keep), weights, codes)
+    kept = None
+    if len(keep) < len(targets):
+        kept = np.isin(np.arange(len(targets)), keep)
+    return targets[keep], keep, RowDesign(len(keep), weights, codes, kept=kept)
 
 
 #: If all others weigh no more than this, relative to one row or group, only rounding
@@ -1209,7 +1221,9 @@ def read_weighted_views(
     read = read_views(model, X)
     targets, keep, design = read_design(model, X, y, sample_weight, groups)
     require_enough(model, targets)
-    return read.take(model, keep), targets, design
+    read = read.take(model, keep)
+    ranks = ranks_of_rows(read.data, targets, design.weights)
+    return read, targets, replace(design, ranks=ranks)
 
 
 def read_weighted_rows(

@@ -53,6 +53,7 @@ from kernelweave.solvers.solve import (
     reachable,
     solve,
 )
+from kernelweave.views.columns import with_names
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 if TYPE_CHECKING:  # estimators are built from what is here
@@ -467,7 +468,7 @@ def race_norms(
 
 def _sample_rows(design: RowDesign, size: int) -> np.ndarray:
     """About ``size`` rows, drawn with a fixed seed; groups stay together."""
-    units = design.units
+    units = design.places_of_units
     rank = np.random.default_rng(0).permutation(int(np.max(units)) + 1)[units]  # (n,)
     return np.flatnonzero(rank <= np.sort(rank)[size - 1])
 
@@ -721,26 +722,15 @@ def choose_splits(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows to learn from and those held out, for each fold.
 
-    A whole number of folds is stratified by class and keeps groups together. There are
+    A whole number of folds is stratified by class and keeps groups together; which rows
+    are in a fold depends on the ranks of the design, not on their order. There are
     fewer folds than requested if every class has fewer rows, or if there are fewer
     groups; a class with fewer rows than folds is held out in some of them only. With
     ``every_class``, one class with fewer rows is enough for fewer folds, so that each
     fold holds out a row of it: the balanced accuracy of others would leave it out.
     """
-    rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
-        given = cv.split(rows, targets, groups)
-        splits = [(_numbers(train), _numbers(test)) for train, test in given]
-        last = max(
-            (int(np.max(s, initial=0)) for both in splits for s in both), default=0
-        )
-        if last >= len(targets):
-            raise ValueError(
-                f"cv names row {last}, counted from 0, but there are {len(targets)} "
-                "rows of positive weight, and no others are divided into folds. Make "
-                f"the {type(cv).__name__} for these rows"
-            )
-        return splits
+        return _splits_as_passed(cv, targets, design)
     n_folds = min(int(cv), len(design.members))
     if classify:
         counts = units_per_class(targets, design)
@@ -754,18 +744,83 @@ def choose_splits(
         (False, False): KFold,
         (False, True): GroupKFold,
     }
-    kind = kinds[classify, groups is not None]
+    kind = kinds[classify, design.groups is not None]
     splitter = kind(n_folds, shuffle=True, random_state=random_state)
+    order = np.argsort(design.places)  # (n,), by contents
+    labels = targets[order] if classify else None
+    groups = None if design.groups is None else design.places_of_units[order]
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
         few = "The (least populated class in y|number of unique classes) "
         warnings.filterwarnings("ignore", few)
-        return list(splitter.split(rows, targets if classify else None, groups))
+        splits = list(splitter.split(order, labels, groups))
+    return [(np.sort(order[train]), np.sort(order[test])) for train, test in splits]
 
 
-def _numbers(rows: Any) -> np.ndarray:
-    """The numbers of the rows that a splitter gives by number, or by a mask (n,)."""
+def _splits_as_passed(
+    cv: Any, targets: np.ndarray, design: RowDesign
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The splits of a scikit-learn splitter, or an iterable of them, by row number.
+
+    A splitter divides the rows that count. An iterable was made for the rows of X, of
+    which those of weight 0 are left out of its splits.
+    """
+    n = len(targets)
+    kept = np.ones(n, dtype=bool)
+    if hasattr(cv, "split"):
+        what = "rows of positive weight"
+        pairs = list(cv.split(np.zeros((n, 1)), targets, design.groups))
+    else:
+        what, pairs = "rows in X", list(cv)
+        kept = kept if design.kept is None else design.kept
+    if not pairs:
+        raise ValueError(
+            "cv holds no splits. A generator can be read only once, by one fit: pass a "
+            "list of pairs (train, test)"
+        )
+    number = np.cumsum(kept) - 1  # (N,), of the rows that count
+    splits = []
+    for i, pair in enumerate(pairs):
+        try:
+            train, test = pair
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"cv: split {i} must be a pair (train, test) of row numbers; got "
+                f"{type(pair).__name__} {pair!r:.60}"
+            ) from error
+        train = _row_numbers(train, len(kept), i, what)
+        test = _row_numbers(test, len(kept), i, what)
+        both = np.intersect1d(train, test)
+        if len(both):
+            raise ValueError(
+                f"cv: split {i} has {with_names('row', map(str, both))} in both its "
+                "training and its test rows, and a score of rows that were learned "
+                "from is not held out. Remove them from one of the two"
+            )
+        splits.append((number[train[kept[train]]], number[test[kept[test]]]))
+    return splits
+
+
+def _row_numbers(rows: Any, n: int, split: int, what: str) -> np.ndarray:
+    """Numbers from 0 of rows given by number, where -1 is the last, or by a mask (n,).
+
+    The number of the ``split``, and ``what`` the n rows are, are for messages.
+    """
     rows = np.asarray(rows)
-    return np.flatnonzero(rows) if rows.dtype == bool else rows
+    if rows.dtype == bool and rows.shape == (n,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+        raise ValueError(
+            f"cv: split {split} must give rows by number, or by a mask of {n} {what}; "
+            f"got an array of {rows.dtype} of shape {rows.shape}"
+        )
+    rows = rows.astype(np.int64)
+    beyond = rows[(rows < -n) | (rows >= n)]
+    if len(beyond):
+        raise ValueError(
+            f"cv: split {split} names row {beyond[0]}, counted from 0, but there are "
+            f"{n} {what}. Make the splits for these rows"
+        )
+    return rows % n
 
 
 def learn_folds(

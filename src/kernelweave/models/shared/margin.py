@@ -222,7 +222,7 @@ def settled_by_folds(
     bank: Bank,
     codes: np.ndarray,
     signs: np.ndarray,
-    row_weights: np.ndarray | None,
+    design: RowDesign,
 ) -> MarginOptions:
     """The options with numbers for ``C="cv"`` and ``norm="cv"``.
 
@@ -247,12 +247,12 @@ def settled_by_folds(
         Classes 0 .. k - 1.
     signs : ndarray of shape (n, c)
         +1 and -1, one column per two-class problem.
-    row_weights : ndarray of shape (n,) or None
+    design : RowDesign
         How often each row counts.
     """
     if options.C != "cv" and options.norm != "cv":
         return options
-    design, p, price = RowDesign(len(codes), row_weights), bank.n_kernels, None
+    p, price = bank.n_kernels, None
     splits = choose_splits(CV_FOLDS, codes, design, classify=True)
     if not splits:
         raise ValueError(

@@ -50,6 +50,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.protocols import FeatureProducts
 from kernelweave.views.missing import ObservedViews
+from kernelweave.views.ordering import ranks_of_rows
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -361,6 +362,8 @@ def keep_rows(
     The rows of each Z_i are multiplied by the roots of their weights.
     """
     require_enough(intake.estimator, targets)
+    data = ObservedViews.complete(blocks)
+    design = replace(design, ranks=ranks_of_rows(data, targets, design.weights))
     features = recipe.moved
     rows = empty((len(targets), features.n_features), recipe.like)
     features.write(blocks, rows)
