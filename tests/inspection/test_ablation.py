@@ -31,8 +31,10 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave.datasets import fetch_views
 from kernelweave.evaluation import evaluate
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection import (
     AblationDisplay,
     view_ablation,
@@ -40,8 +42,8 @@ from kernelweave.inspection import (
     weight_intervals,
 )
 from kernelweave.inspection._rows import observed_views
-from kernelweave.inspection._trials import Trials
-from kernelweave.inspection.ablation import _gain
+from kernelweave.inspection._trials import Trial, Trials
+from kernelweave.inspection.ablation import _gain, _smallest_as_good
 
 VIEWS = [
     ("good", "linear", ["a", "b"]),
@@ -115,6 +117,106 @@ def test_pure_noise_is_not_recommended(rng):
     # Choosing the best set flatters nobody: accuracies stay near one half.
     # measured: 0.48 to 0.53
     assert all(abs(step["score"] - 0.5) < 0.2 for step in result.order)
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss"])
+def test_a_view_whose_loss_is_missed_on_the_same_rows_is_kept(scoring):
+    """One of five sites is hard for any view, so that folds differ more than sets."""
+    rng = np.random.default_rng(12)
+    n = 110
+    code, site = np.arange(n) % 2, np.arange(n) // 2 % 5
+    X = rng.normal(size=(n, 6))
+    informative = (code - 0.5) * (site > 0)
+    X[:, 0] += 4 * informative
+    X[:, 2] += 3 * informative
+    names = ["rna", "mirna", "noise"]
+    views = [(v, "linear", [2 * i, 2 * i + 1]) for i, v in enumerate(names)]
+    y = np.array(["a", "b"])[code]
+    model = MultipleKernelFDA(views, **PLAIN | {"alpha": 0.1}).fit(X, y)
+    found = view_ablation(model, X, y, cv=PredefinedSplit(site), scoring=scoring)
+    best, alone = found.order[1:]
+    assert found.recommended == best["views"] == ["rna", "mirna"]
+    assert alone["loss_behind"] > 3 * alone["loss_behind_se"]  # measured: 3.6
+    assert alone["loss_behind"] == pytest.approx(alone["loss"] - best["loss"])
+    assert alone["loss"] < best["loss"] + best["loss_se"]  # compared before
+    assert best["loss_behind"] == best["loss_behind_se"] == 0.0
+    assert "the same rows" in found.recommendation
+
+
+def test_paired_errors_are_those_of_rows_and_groups(rng):
+    X, y = make_data(rng)
+    model = MultipleKernelFDA(TWO, **PLAIN).fit(X, y)
+    groups = np.arange(60) // 3
+    for units, own in ((60, None), (20, groups)):
+        trials = Trials(model, X, y, 3, None, None, 0, own)
+        sets = frozenset(["good"]), frozenset(["junk"])
+        trials.run(sets)
+        good, junk = map(trials.result, sets)
+        rise, error = trials.rise(junk, good)
+        assert rise == pytest.approx(np.mean(junk.loss - good.loss))
+        rows = np.concatenate([test for _, test in trials.folds])
+        members = np.arange(60) if own is None else own
+        sums = np.bincount(members[rows], junk.losses - good.losses)
+        spread = np.std(sums, ddof=1) * np.sqrt(units) / 60
+        assert error == pytest.approx(spread, rel=0.1)  # folds differ in size
+        assert trials.fall(junk, good)[0] == pytest.approx(
+            np.mean(good.score - junk.score)
+        )
+
+
+@pytest.mark.one_seed
+def test_fewer_right_rows_keep_a_view_whose_loss_is_not_missed():
+    """The loss of the smaller set is as good, but it is right in fewer rows."""
+
+    class Judged(Trials):
+        def __init__(self):
+            self.scoring, self.is_rate = None, False
+            self.classes = np.array([0, 1])
+            self.folds = [(np.arange(0), np.arange(i, i + 20)) for i in (0, 20)]
+            self.design = RowDesign(40)
+
+    losses, right = np.linspace(0.1, 1.0, 40), np.ones(40)
+    fewer = np.where(np.arange(40) < 8, 0.0, 1.0)
+
+    def trial(gains):
+        loss = np.mean(losses.reshape(2, 20), axis=1)
+        return Trial(np.full(2, np.mean(gains)), loss, loss, loss, gains, losses)
+
+    everything, one_less = trial(right), trial(fewer)
+    assert _smallest_as_good([everything, one_less], Judged(), 0.0) == 0
+    assert _smallest_as_good([everything, everything], Judged(), 0.0) == 1
+    two_errors = np.where(np.arange(40) < 2, 0.0, 1.0)  # 1.4 standard errors
+    assert _smallest_as_good([everything, trial(two_errors)], Judged(), 0.0) == 1
+
+
+@pytest.mark.one_seed
+def test_a_negligible_rise_on_the_same_rows_keeps_no_view():
+    """Models that are nearly the same differ by 0.0014 +- 0.001, of a loss of 0.67."""
+    cancer = fetch_views("breast_cancer", as_frame=False)
+    noise = np.random.default_rng(0).standard_normal((len(cancer.data), 10))
+    X, y = np.hstack([cancer.data, noise])[::4], cancer.target[::4]
+    places = enumerate(("mean", "error", "worst", "noise"))
+    views = [(v, "linear", slice(10 * i, 10 * i + 10)) for i, v in places]
+    model = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
+    found = view_ablation(model, X, y, random_state=0)
+    chosen = found.order[-1]
+    assert found.recommended == chosen["views"] == ["worst"]
+    assert chosen["loss_behind"] > chosen["loss_behind_se"]
+    assert chosen["loss_behind"] < 0.01 * found.baseline_loss
+
+
+@pytest.mark.one_seed
+def test_views_of_noise_beside_an_informative_one_are_left_out():
+    """Of 60 draws with 60 rows, 1 kept one; 5 with the error rate of an SVC."""
+    kept = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = make_data(rng, n=60, signal=2.0)
+        X[["c", "d"]] = rng.normal(size=(60, 2))
+        model = MultipleKernelFDA(VIEWS, **PLAIN | {"alpha": 0.1}).fit(X, y)
+        kept += view_ablation(model, X, y, random_state=0).recommended
+    assert set(kept) == {"good"}
 
 
 @pytest.mark.one_seed
