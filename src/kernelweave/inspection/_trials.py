@@ -368,8 +368,14 @@ class Trials:
             decisive = -score
         certificate = getattr(final, "certificate_", None)
         gap = np.nan if certificate is None else certificate.gap
-        numbers = (np.array([number]) for number in (score, loss, decisive, gap))
-        return Trial(*numbers, gains, losses)
+        return Trial(
+            score=np.array([score]),
+            loss=np.array([loss]),
+            decisive=np.array([decisive]),
+            gap=np.array([gap]),
+            gains=gains,
+            losses=losses,
+        )
 
     def _fit(self, model: Any, X: Any, rows: np.ndarray) -> None:
         """Fit to some rows, and to their groups if the model takes any."""

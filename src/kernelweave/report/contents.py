@@ -36,7 +36,7 @@ def collect(case: Case) -> dict[str, Any]:
     model, say, started = case.model, case.how["report"], time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        contents = {
+        contents: dict[str, Any] = {
             "classify": bool(is_classifier(model)),
             "evaluation": scores(case.result),
             "shares": shares(case),
