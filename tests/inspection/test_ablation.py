@@ -341,6 +341,27 @@ def test_rows_without_any_view_of_a_set(rng):
 
 
 @pytest.mark.one_seed
+def test_gaps_are_those_of_the_rows_not_of_the_fit(rng):
+    """Rows in another order were taken for rows that lack other views."""
+    X, y = make_data(rng, n=60, signal=3.0)
+    X.loc[:14, ["a", "b"]] = np.nan
+    order = rng.permutation(60)
+    values = X.to_numpy()
+    K = np.stack([values[:, i : i + 2] @ values[:, i : i + 2].T for i in (0, 4)], -1)
+    fold = np.arange(60) % 3
+    for views, rows, other in (
+        (TWO, X, X.iloc[order]),
+        ("precomputed", K, K[np.ix_(order, order)]),
+    ):
+        model = MultipleKernelFDA(views, missing="zero", **PLAIN).fit(rows, y)
+        found = view_ablation(model, rows, y, cv=PredefinedSplit(fold))
+        moved = view_ablation(model, other, y[order], cv=PredefinedSplit(fold[order]))
+        for own, same in zip(found.views, moved.views, strict=True):
+            assert same["loss_alone"] == pytest.approx(own["loss_alone"], rel=1e-4)
+            assert same["loss_without"] == pytest.approx(own["loss_without"], rel=1e-4)
+
+
+@pytest.mark.one_seed
 def test_a_fold_in_which_no_row_has_a_view(rng):
     X, y = make_data(rng, n=30)
     X.loc[20:, ["e", "f"]] = np.nan

@@ -26,6 +26,7 @@ from kernelweave.inspection._rows import (
     last_step,
     log_losses,
     loss_name,
+    model_and_rows,
     observed_views,
     probabilities,
     refittable,
@@ -148,7 +149,7 @@ class Trials:
         if is_classifier(model):
             self.classes, self.codes = np.unique(self.y, return_inverse=True)
         self.truth = self._as_numbers(self.y)
-        self.observed = _observed(model, len(self.y))
+        self.observed = self._observed(estimator, X)
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
             raise ValueError(
@@ -182,6 +183,16 @@ class Trials:
             outputs = standard_outputs(self.truth, "view_ablation", why)
             self._set_unit(outputs)
             self.spread = self._spread(outputs)
+
+    def _observed(self, estimator: Any, X: Any) -> np.ndarray | None:
+        """Which rows of X have which view, (n, v), if any lacks one.
+
+        They need not be those of the fit, nor in their order.
+        """
+        if not self.precomputed:
+            return observed_views(*model_and_rows(estimator, X))
+        has = ~np.isnan(np.diagonal(self.X)).T  # with each of the kernels
+        return None if np.all(has) else has
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify = self.classes is not None
@@ -435,14 +446,3 @@ def _check_model(model: Any, names: list[str]) -> None:
             f"view_ablation compares views, and the {type(model).__name__} has only "
             f"one, {names[0]!r}; give it several in the parameter views"
         )
-
-
-def _observed(model: Any, n: int) -> np.ndarray | None:
-    """Which of the n rows have which view, (n, v), if any row lacks one."""
-    seen = observed_views(model)
-    if seen is not None and len(seen) != n:
-        raise ValueError(
-            f"view_ablation needs the rows that the {type(model).__name__} was fitted "
-            f"on if some lack a view: it was fitted on {len(seen)}, and y has {n}"
-        )
-    return seen
