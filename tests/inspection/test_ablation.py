@@ -145,7 +145,8 @@ def test_a_view_whose_loss_is_missed_on_the_same_rows_is_kept(scoring):
 
 
 def test_paired_errors_are_those_of_rows_and_groups(rng):
-    X, y = make_data(rng)
+    X, y = make_data(rng, n=20)
+    X, y = X.loc[np.repeat(np.arange(20), 3)], np.repeat(y, 3)
     model = MultipleKernelFDA(TWO, **PLAIN).fit(X, y)
     groups = np.arange(60) // 3
     for units, own in ((60, None), (20, groups)):
@@ -165,29 +166,41 @@ def test_paired_errors_are_those_of_rows_and_groups(rng):
         )
 
 
+class Judged(Trials):
+    """Two folds of twenty rows."""
+
+    def __init__(self):
+        self.scoring, self.is_rate = None, False
+        self.classes = np.array([0, 1])
+        self.folds = [(np.arange(0), np.arange(i, i + 20)) for i in (0, 20)]
+        self.design = RowDesign(40)
+
+
+def trial(losses, right):
+    loss, score = (np.mean(v.reshape(2, 20), axis=1) for v in (losses, right))
+    return Trial(score, loss, loss, np.full(2, np.nan), right, losses)
+
+
 @pytest.mark.one_seed
 def test_fewer_right_rows_keep_a_view_whose_loss_is_not_missed():
     """The loss of the smaller set is as good, but it is right in fewer rows."""
-
-    class Judged(Trials):
-        def __init__(self):
-            self.scoring, self.is_rate = None, False
-            self.classes = np.array([0, 1])
-            self.folds = [(np.arange(0), np.arange(i, i + 20)) for i in (0, 20)]
-            self.design = RowDesign(40)
-
     losses, right = np.linspace(0.1, 1.0, 40), np.ones(40)
     fewer = np.where(np.arange(40) < 8, 0.0, 1.0)
-
-    def trial(gains):
-        loss = np.mean(losses.reshape(2, 20), axis=1)
-        return Trial(np.full(2, np.mean(gains)), loss, loss, loss, gains, losses)
-
-    everything, one_less = trial(right), trial(fewer)
+    everything, one_less = trial(losses, right), trial(losses, fewer)
     assert _smallest_as_good([everything, one_less], Judged(), 0.0) == 0
     assert _smallest_as_good([everything, everything], Judged(), 0.0) == 1
     two_errors = np.where(np.arange(40) < 2, 0.0, 1.0)  # 1.4 standard errors
-    assert _smallest_as_good([everything, trial(two_errors)], Judged(), 0.0) == 1
+    two_less = trial(losses, two_errors)
+    assert _smallest_as_good([everything, two_less], Judged(), 0.0) == 1
+
+
+@pytest.mark.one_seed
+def test_a_small_rise_of_the_loss_in_every_row_keeps_a_view():
+    """Folds differ by 0.45, the sets by 0.05 +- 0.002."""
+    losses, rises = np.linspace(0.1, 1.0, 40), 0.05 + 0.01 * np.tile([-1, 1], 20)
+    more = trial(losses + rises, np.ones(40))
+    assert _smallest_as_good([trial(losses, np.ones(40)), more], Judged(), 0.0) == 0
+    assert _smallest_as_good([trial(losses, np.ones(40)), more], Judged(), 0.06) == 1
 
 
 @pytest.mark.one_seed
