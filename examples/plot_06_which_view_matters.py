@@ -79,7 +79,8 @@ ax.spines[["top", "right"]].set_visible(False)
 # --------------------------------
 # Weights cannot answer this, held-out rows can. On the left, the loss on rows left out,
 # without each view and with it alone; on the right, the loss as views are dropped one
-# after the other. The worst values alone are within one standard error of the best set.
+# after the other. The worst values alone predict the same rows as well as the best set
+# does, up to one standard error of the difference.
 
 result = view_ablation(model, X, y, random_state=0)
 display = AblationDisplay(result=result).plot()

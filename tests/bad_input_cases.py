@@ -29,7 +29,16 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import ONE_EACH, SETTINGS, Condition, ask, has, takes, unless
+from estimators import (
+    ONE_EACH,
+    SETTINGS,
+    Condition,
+    ask,
+    has,
+    poses_problem,
+    takes,
+    unless,
+)
 from kernelweave import (
     KernelAlignment,
     MixtureKDA,
@@ -40,6 +49,7 @@ from kernelweave import (
     save,
 )
 from kernelweave.exceptions import KernelWarning
+from kernelweave.inspection import weight_ranges
 from kernelweave.kernels import RBF, Pipe, Polynomial, Similarity
 from kernelweave.persistence import _finished
 
@@ -2511,6 +2521,72 @@ add(
     "holds inf",
     "precomputed kernel 'kernel_1' holds inf at position (7, 2)",
     "Recompute it",
+)
+
+# --------------------------------------------------------------------------------------
+add = section("The rows of a fit, for inspection")
+
+
+def again(rows: Callable[[Any], Any], targets: Callable[[Any], Any]) -> Change:
+    """Rows and targets are changed for a function that solves the problem again."""
+
+    def apply(p: Problem) -> None:
+        X, y = rows(p.X), targets(p.y)
+        p.later = lambda model: weight_ranges(model, X, y)
+
+    return apply
+
+
+def same(values: Any) -> Any:
+    return values
+
+
+def reverse(values: Any) -> Any:
+    return values[::-1]
+
+
+def all_but_last(values: Any) -> Any:
+    return values[:-1]
+
+
+def turn(values: Any) -> Any:
+    """Rows 3 and 4 change places."""
+    return values[[0, 1, 2, 4, 3, *range(5, N)]]
+
+
+WANTS_THE_ROWS_OF_THE_FIT = "weight_ranges needs the rows and targets that the {name}"
+PASS_THOSE_OF_THE_FIT = "Pass the X and y that fit was given, or fit again"
+add(
+    "fewer rows than those of the fit",
+    again(all_but_last, all_but_last),
+    "it was fitted on 12 rows, and X has 11",
+    WANTS_THE_ROWS_OF_THE_FIT,
+    PASS_THOSE_OF_THE_FIT,
+    poses_problem,
+)
+add(
+    "the rows of the fit in another order",
+    again(reverse, reverse),
+    "X holds rows of the fit in another order",
+    WANTS_THE_ROWS_OF_THE_FIT,
+    PASS_THOSE_OF_THE_FIT,
+    poses_problem,
+)
+add(
+    "other rows than those of the fit",
+    again(lambda X: X + (np.arange(N) == 5)[:, None], same),
+    "X has as many rows, but only 11 of them are rows of the fit",
+    WANTS_THE_ROWS_OF_THE_FIT,
+    PASS_THOSE_OF_THE_FIT,
+    poses_problem,
+)
+add(
+    "the targets of the fit in another order",
+    again(same, turn),
+    "X holds these rows, but y has other targets, or the same in another order",
+    WANTS_THE_ROWS_OF_THE_FIT,
+    PASS_THOSE_OF_THE_FIT,
+    poses_problem,
 )
 
 # --------------------------------------------------------------------------------------

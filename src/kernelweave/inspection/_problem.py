@@ -9,23 +9,28 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, namespace
+from kernelweave._array import from_numpy, largest_of, namespace
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import model_and_rows, targets_of
+from kernelweave.inspection.view_permutation import training_rows
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
-from kernelweave.kernels.centering import center_in_place
+from kernelweave.kernels.centering import center_in_place, lost_in_centring
 from kernelweave.kernels.maps.missing import spread_out
 from kernelweave.models.shared.base import shares_of_views
+from kernelweave.models.shared.inputs import first_kernel
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers import Solution, solve
+from kernelweave.views.missing import ObservedViews
 
 #: Relative gap to which a problem is solved again: it leaves the weights uncertain by
 #: about its square root, well below the spread between samples.
 LOOSE = 1e-5
-#: Beyond this relative difference from the certified value, X and y are not those of
-#: the fit; single precision and loose tolerances of a fit cause less.
+#: Beyond this share of the largest entry of a kernel, a difference is not rounding.
 SAME_VALUE = 1e-3
+#: Beyond this relative difference between the bounds on two optima, they are not the
+#: same, in each precision.
+SAME_OPTIMUM = {32: 1e-3, 64: 1e-6}
 
 
 @dataclass(frozen=True)
@@ -149,21 +154,25 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     """
     model, X = model_and_rows(estimator, X)
     _refuse_other_models(model, caller)
-    rows = model._observed_rows(X, caller)
-    bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
+    if model._precomputed:  # before the shape is taken for that of new rows
+        _check_number(model, len(first_kernel(X)), caller)
+    try:
+        rows = model._observed_rows(X, caller)
+    except ValueError as error:  # of kernels of other rows than those that lack them
+        if not (model._precomputed and model._gaps):
+            raise
+        what = f"X cannot be read as their kernels ({error})"
+        raise _other_data(model, caller, what) from error
+    bank = _training_bank(model, rows, caller)
     y = targets_of(y, caller)
     if len(y) != bank.n_samples:
-        raise ValueError(
-            f"{caller}: the model was fitted on {bank.n_samples} rows, but y has "
-            f"{len(y)}"
-        )
+        what = f"it was fitted on {bank.n_samples} rows, but y has {len(y)}"
+        raise _other_data(model, caller, what)
     of_classes = type_of_target(y) in ("binary", "multiclass")
     if is_classifier(model) and not of_classes:
-        raise ValueError(
-            f"{caller} needs the rows and targets that the {type(model).__name__} was "
-            "fitted on: it was fitted on classes, and y holds numbers"
-        )
+        what = "it was fitted on classes, and y holds numbers"
+        raise _other_data(model, caller, what)
     if of_classes and not is_regressor(model):
         classes, targets = np.unique(y, return_inverse=True)
     else:
@@ -233,27 +242,76 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     kernel_map = model.kernel_map_
     active = list(kernel_map.active)
     grams = list(kernel_map.centred(rows, active))
-    m, n = grams[0].shape
-    if m != n:
-        raise ValueError(
-            f"{caller} needs the rows that the {type(model).__name__} was fitted on: "
-            f"it was fitted on {n} rows, and X has {m}; rows of weight 0 "
-            "do not take part in a fit"
-        )
+    _check_number(model, grams[0].shape[0], caller)
+    for i, gram in zip(active, grams, strict=True):
+        _check_rows(model, i, gram, rows, caller)
     names = [kernel_map.names[i] for i in active]
     return DenseBank(namespace(grams[0]).stack(grams), names)
 
 
+def _other_data(model: Any, caller: str, what: str) -> ValueError:
+    """The error for rows or targets that are not those of the fit."""
+    return ValueError(
+        f"{caller} needs the rows and targets that the {type(model).__name__} was "
+        f"fitted on, in the same order: {what}. Pass the X and y that fit was given, "
+        "or fit again"
+    )
+
+
+def _check_number(model: Any, m: int, caller: str) -> None:
+    """Refuse more or fewer rows than those of the fit."""
+    n = model.kernel_map_.source.n_samples
+    if m != n:
+        what = f"it was fitted on {n} rows, and X has {m}; rows of weight 0 do not "
+        raise _other_data(model, caller, what + "take part in a fit")
+
+
+def _check_rows(
+    model: Any, i: int, gram: Any, rows: ObservedViews, caller: str
+) -> None:
+    """Refuse rows (n,) whose kernel i with the training rows (n, n) is not their own.
+
+    A kernel of the training rows with themselves is symmetric. If its values are given,
+    a symmetric one may be that of other rows, but its columns then have other means.
+    """
+    kernel_map, xp = model.kernel_map_, namespace(gram)
+    centering = kernel_map.centerings[i]
+    largest = largest_of(gram)
+    lost = lost_in_centring(gram, centering)
+    allowed = max(SAME_VALUE * largest, lost)
+    apart = largest_of(gram - gram.T)
+    if kernel_map.seen is None:  # otherwise a row that lacks the view has no entries
+        n = gram.shape[0]
+        each = kernel_map.row_weights
+        shares = np.full(n, 1.0 / n) if each is None else each / np.sum(each)
+        means = from_numpy(shares, gram) @ gram
+        apart = max(apart, float(xp.max(xp.abs(means))))
+    if apart <= allowed:
+        return
+    what = "X has as many rows, but other values, or the same rows in another order"
+    count = None if model._precomputed else training_rows(model, rows.blocks)
+    if count is not None and count < len(gram):
+        what = f"X has as many rows, but only {count} of them are rows of the fit"
+    elif count is not None:
+        what = "X holds rows of the fit in another order"
+    raise _other_data(model, caller, what)
+
+
 def _check_value(problem: WeightProblem, caller: str) -> None:
-    """Refuse rows or targets whose optimum is not the certified one."""
+    """Refuse targets whose optimum is not the certified one."""
     everything = np.arange(problem.n_rows)
-    value = sum(s.value for s in problem.solutions(problem.bank, everything))
-    model = problem.model
-    certified = model.certificate_.value
-    allowed = max(SAME_VALUE, 2.0 * model.certificate_.gap) * abs(certified)
-    if not abs(value - certified) <= allowed:
-        raise ValueError(
-            f"{caller} needs the rows and targets that the {type(model).__name__} was "
-            f"fitted on: its certified optimum is {certified:.6g}, but that of X and y "
-            f"is {value:.6g}"
+    solutions = problem.solutions(problem.bank, everything)
+    value = sum(solution.value for solution in solutions)
+    model, certificate = problem.model, problem.model.certificate_
+    gaps = sum(solution.value - solution.lower_bound for solution in solutions)
+    like = problem.bank.like
+    rounding = SAME_OPTIMUM[namespace(like).finfo(like.dtype).bits]
+    allowed = 2.0 * certificate.gap + rounding
+    if not abs(value - certificate.value) <= gaps + allowed * abs(certificate.value):
+        raise _other_data(
+            model,
+            caller,
+            "X holds these rows, but y has other targets, or the same in another "
+            f"order; its certified optimum is {certificate.value:.6g}, but that of X "
+            f"and y is {value:.6g}",
         )

@@ -26,6 +26,7 @@ from kernelweave.inspection._rows import (
     last_step,
     log_losses,
     loss_name,
+    model_and_rows,
     observed_views,
     probabilities,
     refittable,
@@ -41,7 +42,11 @@ from kernelweave.inspection._rows import (
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.inputs import check_length
-from kernelweave.models.shared.learner import choose_splits
+from kernelweave.models.shared.learner import (
+    choose_splits,
+    mean_over_folds,
+    ratio_of_means,
+)
 from kernelweave.models.shared.refits import of_classes
 from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import counted, is_precomputed, some
@@ -50,7 +55,7 @@ Views = frozenset[str]
 
 
 class Trial(NamedTuple):
-    """Results of a set of views on the rows left out; one fit per fold, (f,) each.
+    """Results of a set of views on the rows left out, with one fit per fold.
 
     Attributes
     ----------
@@ -60,12 +65,22 @@ class Trial(NamedTuple):
         The quantity to be minimised: the loss, or minus a given score.
     gap : ndarray of shape (f,)
         The certified gap; NaN without a certificate.
+    gains, losses : ndarray of shape (m,)
+        What each row left out adds to score and loss, fold by fold: the score of a fold
+        is the mean gain of its rows, unless a scorer is given.
     """
 
     score: np.ndarray
     loss: np.ndarray
     decisive: np.ndarray
     gap: np.ndarray
+    gains: np.ndarray
+    losses: np.ndarray
+
+    @classmethod
+    def joined(cls, folds: Iterable[Trial]) -> Trial:
+        """The results on several folds as one."""
+        return cls(*map(np.concatenate, zip(*folds, strict=True)))
 
 
 class Trials:
@@ -106,8 +121,8 @@ class Trials:
         Row numbers.
     remarks : list of str
         Which rows are not judged.
-    known : dict of Views to Trial
-        The results of every set that was run.
+    known : dict of Views to list of Trial
+        The results of every set that was run, on each fold.
     """
 
     def __init__(
@@ -135,7 +150,7 @@ class Trials:
         if is_classifier(model):
             self.classes, self.codes = np.unique(self.y, return_inverse=True)
         self.truth = self._as_numbers(self.y)
-        self.observed = _observed(model, len(self.y))
+        self.observed = self._observed(estimator, X)
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
             raise ValueError(
@@ -159,7 +174,7 @@ class Trials:
         self.each = self._weights(np.arange(len(self.y)))
         self.each /= np.mean(self.each[self.each > 0])
         self.n_jobs = n_jobs
-        self.known: dict[Views, Trial] = {}
+        self.known: dict[Views, list[Trial]] = {}
         self.loss_name = loss_name(model, self.truth.shape[1])
         self.is_rate = self.loss_name == "error rate"
         if self.classes is not None:
@@ -169,6 +184,16 @@ class Trials:
             outputs = standard_outputs(self.truth, "view_ablation", why)
             self._set_unit(outputs)
             self.spread = self._spread(outputs)
+
+    def _observed(self, estimator: Any, X: Any) -> np.ndarray | None:
+        """Which rows of X have which view, (n, v), if any lacks one.
+
+        They need not be those of the fit, nor in their order.
+        """
+        if not self.precomputed:
+            return observed_views(*model_and_rows(estimator, X))
+        has = ~np.isnan(np.diagonal(self.X)).T  # with each of the kernels
+        return None if np.all(has) else has
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         classify = self.classes is not None
@@ -269,8 +294,40 @@ class Trials:
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(self._trial)(views, *fold) for views in new for fold in self.folds
         )
-        by_set = np.reshape(found, (len(new), len(self.folds), len(Trial._fields)))
-        self.known |= {s: Trial(*of.T) for s, of in zip(new, by_set, strict=True)}
+        n_folds = len(self.folds)
+        for i, views in enumerate(new):
+            self.known[views] = found[i * n_folds : (i + 1) * n_folds]
+
+    def result(self, views: Views) -> Trial:
+        """The results of a set that was run, on all folds."""
+        return Trial.joined(self.known[views])
+
+    def rise(self, trial: Trial, other: Trial) -> tuple[float, float]:
+        """How much larger the loss of one result is than another's, and its error.
+
+        Both predict the same rows, of which some are hard for both: the error is that
+        of the differences row by row, or group by group.
+        """
+        return self._over_rows(trial.losses - other.losses)
+
+    def fall(self, trial: Trial, other: Trial) -> tuple[float, float]:
+        """How much lower the score is, likewise; of a scorer, fold by fold."""
+        if self.scoring is not None:
+            return mean_over_folds(other.score - trial.score)
+        return self._over_rows(other.gains - trial.gains)
+
+    def _over_rows(self, differences: np.ndarray) -> tuple[float, float]:
+        """The mean over folds of their mean differences (m,), and its error."""
+        rows = np.concatenate([test for _, test in self.folds])
+        sizes = [len(test) for _, test in self.folds]
+        unit = float(units_of(np.max(np.abs(differences)), 64))  # squares may overflow
+        mean, error = ratio_of_means(
+            differences[:, None] / unit,
+            np.ones((len(rows), 1)),
+            1.0 / np.repeat(sizes, sizes),
+            self.design.units[rows],
+        )
+        return mean * unit, error * unit
 
     def baseline(self) -> np.ndarray:
         """The loss of predictions without any view, (f,); NaN with a scorer."""
@@ -280,11 +337,12 @@ class Trials:
         for train, test in self.folds:
             # A class may lead in training only because the fold holds more of another.
             rows = np.arange(len(self.y)) if self.is_rate else train
-            found.append(self._judge(test, self._without_views(rows, len(test)))[1])
+            _, losses = self._judge(test, self._without_views(rows, len(test)))
+            found.append(np.mean(losses))
         return np.array(found)
 
     @without_repeated_warnings()
-    def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> list[float]:
+    def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> Trial:
         """Fit on the rows ``train`` with some views, and judge the rows ``test``."""
         own, judged = train, test
         wanted = [name in views for name in self.every]
@@ -308,7 +366,8 @@ class Trials:
         predicted = self._without_views(train, len(test))
         if len(judged):
             predicted[np.isin(test, judged)] = self._predicted(model, new)
-        score, loss = self._judge(test, predicted)
+        gains, losses = self._judge(test, predicted)
+        score, loss = float(np.mean(gains)), float(np.mean(losses))
         decisive = loss
         if self.scoring is not None:
             scorer = check_scoring(model, scoring=self.scoring)
@@ -321,7 +380,14 @@ class Trials:
             decisive = -score
         certificate = getattr(final, "certificate_", None)
         gap = np.nan if certificate is None else certificate.gap
-        return [score, loss, decisive, gap]
+        return Trial(
+            score=np.array([score]),
+            loss=np.array([loss]),
+            decisive=np.array([decisive]),
+            gap=np.array([gap]),
+            gains=gains,
+            losses=losses,
+        )
 
     def _fit(self, model: Any, X: Any, rows: np.ndarray) -> None:
         """Fit to some rows, and to their groups if the model takes any."""
@@ -356,19 +422,22 @@ class Trials:
         none, rows = without_views(self.classes is not None), np.zeros((len(train), 1))
         return none.fit(rows, self.y[train], sample_weight=self._weights(train))
 
-    def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-        """Score and loss of predictions for the rows ``test``."""
+    def _judge(
+        self, test: np.ndarray, predicted: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gains and losses (m,) of predictions for the rows ``test``."""
         if self.classes is None:
             truth, predicted = self.truth[test] / self.unit, predicted / self.unit
+            errors = (truth - predicted) ** 2
             # The variance of all folds together: a single row has none to explain.
-            errors = np.mean((truth - predicted) ** 2, axis=0)
-            return float(np.nanmean(1.0 - errors / self.spread)), float(np.mean(errors))
+            gains = np.nanmean(1.0 - errors / self.spread, axis=1)
+            return gains, np.mean(errors, axis=1)
         codes = self.codes[test]
         # Not the weighted mean of the fold, which may lack the class that counts most.
         each, right = self.each[test], np.argmax(predicted, axis=1) == codes
         given = np.where(self.judged, predicted, 0.0)
         losses = ~right if self.is_rate else log_losses(given, codes)
-        return float(np.mean(each * right)), float(np.mean(each * losses))
+        return each * right, each * losses
 
 
 def _check_model(model: Any, names: list[str]) -> None:
@@ -378,14 +447,3 @@ def _check_model(model: Any, names: list[str]) -> None:
             f"view_ablation compares views, and the {type(model).__name__} has only "
             f"one, {names[0]!r}; give it several in the parameter views"
         )
-
-
-def _observed(model: Any, n: int) -> np.ndarray | None:
-    """Which of the n rows have which view, (n, v), if any row lacks one."""
-    seen = observed_views(model)
-    if seen is not None and len(seen) != n:
-        raise ValueError(
-            f"view_ablation needs the rows that the {type(model).__name__} was fitted "
-            f"on if some lack a view: it was fitted on {len(seen)}, and y has {n}"
-        )
-    return seen

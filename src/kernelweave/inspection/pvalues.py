@@ -84,7 +84,7 @@ def view_pvalues(
         ``KernelAlignment`` (of any norm below infinity), or a Pipeline or search that
         ends in one. Norm, kernel parameters and alpha (or C) are those of the fit.
     X, y : array-like
-        The rows and targets that it was fitted on.
+        Rows and targets that it was fitted on, in their order; others are refused.
     groups : array-like of shape (n,), default=None
         The group of each row; decoys keep the rows of a group together. None: each row
         is a group of its own.

@@ -44,7 +44,7 @@ def weight_ranges(
         Fitted ``MultipleKernelFDA``, ``MultipleKernelRidge``, ``MultipleKernelSVC`` or
         ``KernelAlignment``, or a Pipeline or search that ends in one.
     X, y : array-like
-        The rows and targets that it was fitted on.
+        Rows and targets that it was fitted on, in their order; others are refused.
     within : float, default=0.01
         The relative distance of the criterion from its optimum that is allowed.
 

@@ -211,7 +211,7 @@ def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
 
 def _which_rows(model: Any, rows: ObservedViews) -> str:
     """A sentence on how many of the rows were training rows, if that is known."""
-    m, count = len(rows.observed), _training_rows(model, rows.blocks)
+    m, count = len(rows.observed), training_rows(model, rows.blocks)
     rows_given = counted(m, "row")
     if count is None:
         return rows_given
@@ -221,7 +221,7 @@ def _which_rows(model: Any, rows: ObservedViews) -> str:
     return f"{rows_given}, {some} training rows: optimistic, pass held-out rows"
 
 
-def _training_rows(model: Any, blocks: Any) -> int | None:
+def training_rows(model: Any, blocks: Any) -> int | None:
     """How many rows equal a training row in every view; None if not known.
 
     The blocks are those of each view (m, d), or a stack of kernels (m, n, p).

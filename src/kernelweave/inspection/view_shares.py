@@ -90,7 +90,7 @@ def weight_intervals(
         ``KernelAlignment`` (of any norm below infinity), or a Pipeline or search that
         ends in one.
     X, y : array-like
-        The rows and targets that it was fitted on.
+        Rows and targets that it was fitted on, in their order; others are refused.
     groups : array-like of shape (n,), default=None
         The group of each row; a group is in one half as a whole. None: each row is a
         group of its own.
@@ -294,7 +294,7 @@ class ViewSharesDisplay(Drawn):
         estimator : estimator
             Fitted estimator of this package, or a Pipeline or search that ends in one.
         X, y : array-like
-            The rows and targets that it was fitted on.
+            Rows and targets that it was fitted on, in their order; others are refused.
         groups, n_resamples, confidence : array-like, int, float
             See :func:`weight_intervals`.
         n_decoys : int, default=None

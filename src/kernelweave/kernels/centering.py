@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # banks centre their kernels with what is here
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.
 LOST_DIGITS = 4
+#: Roundings of an entry before it is centred: its own, and those of three means.
+ROUNDINGS = 4
 
 
 @dataclass(frozen=True)
@@ -295,12 +297,20 @@ def center_tiles(
 def lost_in_centring(gram: Array, centering: Centering) -> float:
     """Bound on the error of eigenvalues of a centred kernel (n, n), if it matters.
 
-    Each entry of the kernel is rounded by up to eps times its size; n such errors add
-    up in an eigenvalue. It is 0 if fewer than :data:`LOST_DIGITS` digits cancelled.
+    An entry and the means that are subtracted from it are rounded by up to eps times
+    the largest entry each, and n such errors add up in an eigenvalue. So relative to
+    the mean eigenvalue it is known to within ``b = 4 n eps`` times the largest entry
+    before centring, divided by the mean entry on the diagonal after it. One rule
+    follows for all kernels: with ``b`` of about 0.4 or more a kernel is constant up to
+    rounding (:func:`center_in_place`); up to there it is accepted, eigenvalues down to
+    ``-b`` count as zero, and certificates are widened by ``b``.
+
+    The bound is 0 if fewer than :data:`LOST_DIGITS` digits cancelled.
     """
     if not centering.cancelled > 10.0**LOST_DIGITS:
         return 0.0
-    return gram.shape[-1] * eps(gram) * centering.cancelled * centering.level
+    entries = ROUNDINGS * eps(gram) * centering.cancelled
+    return gram.shape[-1] * entries * centering.level
 
 
 def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> Array:

@@ -278,14 +278,17 @@ callable, default="normalized"
         choice, alpha = self._choose(bank, target, design, progress)
         if self.weights == "plain":
             few, search = self.n_components, choice.certificate
-            best, proof = best_plain_kernel(bank, target, alpha, few, design)
+            best, proof = best_plain_kernel(
+                bank, target, alpha, few, design, float(self.tol)
+            )
             count = choice.n_iter + bank.n_kernels
             choice = replace(choice, weights=best, certificate=proof, n_iter=count)
-            if isinstance(self.alpha, str) and search and not search.converged:
+            if isinstance(self.alpha, str) and search and search.caution is not None:
+                reason, category = search.caution
                 warnings.warn(
                     f"{type(self).__name__}: alpha={alpha:.3g} comes from a search "
-                    f"that {search.status}",
-                    ConvergenceWarning,
+                    f"whose outcome is {reason}",
+                    category,
                     stacklevel=4,
                 )
         kernel = RegularizedKernel(bank.combine(choice.weights), alpha, design)

@@ -373,6 +373,7 @@ class SubspaceKernelSVC(
             converged=gap <= tol,
             problem="",
             remarks=remarks,
+            tol=tol,
         )
 
     def _problem(self, alpha: float, design: RowDesign) -> str:

@@ -24,7 +24,7 @@ from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Case, Section, or_why
-from kernelweave.report.views import shares, without_each
+from kernelweave.report.views import shares, two_questions, without_each
 from kernelweave.views.columns import counted, some
 
 #: Patterns of missing views, and warnings, that the page lists.
@@ -36,7 +36,7 @@ def collect(case: Case) -> dict[str, Any]:
     model, say, started = case.model, case.how["report"], time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        contents = {
+        contents: dict[str, Any] = {
             "classify": bool(is_classifier(model)),
             "evaluation": scores(case.result),
             "shares": shares(case),
@@ -44,6 +44,9 @@ def collect(case: Case) -> dict[str, Any]:
         # here, not inside the sections, which would catch an error of the callback
         say("what is lost without each view")
         contents["without"] = without_each(case)
+        contents["two_questions"] = two_questions(
+            contents["shares"], contents["without"]
+        )
         say("columns and single rows")
         contents |= {
             "pictures": pictures(case.held, model),

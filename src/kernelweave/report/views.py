@@ -17,6 +17,7 @@ from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_VIEWS, Case, Section, or_why
 from kernelweave.views.caches import without_caches
+from kernelweave.views.columns import some
 
 #: With at most this many views, the page also has an order in which to drop them, for
 #: which the number of fits grows with the square of the number of views.
@@ -144,12 +145,13 @@ def without_each(case: Case) -> Section:
     template = without_caches(model)
     template.fit(X, y, **taken_by(template, {"groups": groups}))
     folds = PredefinedSplit(fold - 1)  # rows in no fold are never left out
-    recommendation = ""
+    recommendation, recommended = "", None
     views = list(shares_of(model))
     if len(views) <= MOST_ORDERED:
         found = view_ablation(template, X, y, groups=groups, cv=folds)
         rows, loss = found.views, found.loss_name
         recommendation = found.recommendation.replace("+-", "±")
+        recommended = found.recommended
     else:
         rows, loss = _rises(template, X, y, groups, folds, views[:MOST_VIEWS])
     rows = sorted(rows, key=lambda row: -row["loss_rise"])
@@ -162,8 +164,9 @@ def without_each(case: Case) -> Section:
         f"rise in the held-out {loss}, ± one standard error",
     )
     notes = [
-        "For each view, the model was fitted again without it and judged on "
-        "held-out rows, fold by fold. To the right of zero, predictions get worse "
+        "This asks whether a view can be left out when the others are kept. For each "
+        "view, the model was fitted again without it and judged on held-out rows, fold "
+        "by fold. To the right of zero, predictions get worse "
         "without the view; with this number of folds, a rise of less than "
         f"{by_chance(int(np.max(fold))):.1f} standard errors may be chance."
     ]
@@ -177,7 +180,56 @@ def without_each(case: Case) -> Section:
         notes.append(
             "Rows that lack all remaining views are predicted without any view."
         )
-    return {"recommendation": recommendation, "picture": picture, "notes": notes}
+    return {
+        "recommendation": recommendation,
+        "recommended": recommended,
+        "picture": picture,
+        "notes": notes,
+    }
+
+
+def two_questions(own: Section, without: Section) -> str:
+    """Why p-values and ablation may point different ways, if they do on this page.
+
+    ``own`` and ``without`` are what :func:`shares` and :func:`without_each` found.
+    """
+    recommended = without.get("recommended")
+    tested = [row for row in own.get("rows", []) if row["p"] is not None]
+    if recommended is None or not tested:
+        return ""
+
+    def named(rows: list[dict[str, Any]]) -> str:
+        return some(f"{row['view']!r} (p = {row['p']:.3f})" for row in rows)
+
+    related = [
+        row for row in tested if row["p"] <= TELLING and row["view"] not in recommended
+    ]
+    unclear = [
+        row for row in tested if row["p"] > TELLING and row["view"] in recommended
+    ]
+    reasons = []
+    if related and recommended:
+        reasons.append(
+            f"{named(related)} may be left out, since the views that are kept predict "
+            "as well without"
+        )
+    elif related:
+        reasons.append(
+            f"{named(related)} may be related to the target, but not closely enough to "
+            "predict new rows better than no view does"
+        )
+    if unclear:
+        reasons.append(
+            f"{named(unclear)} may be worth keeping, since a view can improve "
+            "predictions with no more weight than a shuffled copy would get by chance"
+        )
+    if not reasons:
+        return ""
+    return (
+        "P-values and this section point different ways because they answer different "
+        "questions, whether a view tells anything of the target and whether the others "
+        f"can do without it: {'; '.join(reasons)}."
+    )
 
 
 def _rises(
@@ -190,6 +242,7 @@ def _rises(
     trials.run([everything, *(everything - {view} for view in own)])
     rows = []
     for view in own:
-        rise = trials.known[everything - {view}].loss - trials.known[everything].loss
+        rest, whole = trials.result(everything - {view}), trials.result(everything)
+        rise = rest.loss - whole.loss
         rows.append({"view": view, **mean_and_error("loss_rise", rise)})
     return rows, trials.loss_name

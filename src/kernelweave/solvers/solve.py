@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, eps, namespace
 from kernelweave._tolerances import (
@@ -23,7 +24,7 @@ from kernelweave._tolerances import (
     ROUNDING_UNITS,
     SMALL_GAP,
 )
-from kernelweave.exceptions import require_count
+from kernelweave.exceptions import KernelWarning, require_count
 from kernelweave.protocols import (
     Bank,
     Criterion,
@@ -270,6 +271,16 @@ def certify(
     return upper, lower, relative_gap(upper, lower)
 
 
+#: Up to this gap weights are nearly optimal, if only lost digits keep it from ``tol``.
+NEAR = 1e-2
+#: What helps if they may be far from optimal.
+RESTORE = (
+    "The kernels are nearly constant, so that little is left of their digits: subtract "
+    "a constant from the features, or from a precomputed kernel before it is rounded, "
+    "or use more regularisation"
+)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """How good the learned weights are, computed independently of the solver.
@@ -296,6 +307,11 @@ class Certificate:
     unit : str
         Unit of the gap: "relative", or "nats per row" of a log density, which has no
         natural zero.
+    tol : float or None
+        The tolerance of the gap; None if the problem is judged by something else.
+    gap_of_solver : float or None
+        The gap on the kernels as they are stored, if digits that these have lost in
+        centring widen it.
     """
 
     value: float
@@ -307,6 +323,8 @@ class Certificate:
     stationarity: float | None = None
     remarks: tuple[str, ...] = ()
     unit: str = "relative"
+    tol: float | None = None
+    gap_of_solver: float | None = None
 
     @classmethod
     def of(cls, solution: Solution, problem: str, error: float = 0.0) -> Certificate:
@@ -323,17 +341,54 @@ class Certificate:
             converged=solution.converged,
             problem=problem,
             remarks=solution.remarks,
+            tol=solution.tol,
         ).widened(error)
 
     def widened(self, error: float) -> Certificate:
         """A copy whose bounds allow for a relative error of the value."""
-        if not error > 0:
+        return self.moved_apart(error * abs(self.value))
+
+    def moved_apart(self, shift: float) -> Certificate:
+        """A copy whose bounds allow for an error of the value.
+
+        It has converged if the wider gap, too, is within the tolerance.
+        """
+        if not shift > 0:
             return self
-        shift = error * abs(self.value)
         value, lower = self.value + shift, self.lower_bound - shift
-        gap = relative_gap(value, lower)
-        status = f"{self.status}; digits lost in centring widen it to {gap:.1e}"
-        return replace(self, value=value, lower_bound=lower, gap=gap, status=status)
+        relative = self.unit == "relative"
+        gap = relative_gap(value, lower) if relative else value - lower
+        converged, status = self.converged, self.status
+        status += f"; digits lost in centring widen it to {gap:.1e}"
+        if converged and self.tol is not None and not gap <= self.tol:
+            converged = False
+            word = "nearly optimal" if gap <= NEAR else "uncertain"
+            status = status.replace("optimal", word, 1)
+        return replace(
+            self,
+            value=value,
+            lower_bound=lower,
+            gap=gap,
+            status=status,
+            converged=converged,
+            gap_of_solver=self.gap,
+        )
+
+    @property
+    def caution(self) -> tuple[str, type[Warning]] | None:
+        """What to warn of, and as what, if the gap did not reach the tolerance.
+
+        A gap that only lost digits widen beyond it is worth a warning if it is large.
+        """
+        if self.converged:
+            return None
+        lost, solved = self.gap_of_solver is not None and self.gap > NEAR, False
+        if self.gap_of_solver is not None and self.tol is not None:
+            solved = self.gap_of_solver <= self.tol
+        if solved and not lost:
+            return None
+        advice = f"{self.status}. {RESTORE}" if lost else self.status
+        return advice, KernelWarning if solved else ConvergenceWarning
 
     def with_remarks(self, remarks: list[str]) -> Certificate:
         """A copy with further remarks before its own."""

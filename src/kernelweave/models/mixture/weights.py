@@ -63,6 +63,8 @@ class Mixture:
         Unit of the gap; "relative" for values with a natural zero.
     shared : bool, default=False
         Whether one expert is responsible for all coordinates of a row.
+    tol : float or None, default=None
+        The tolerance of the gap of each outcome, if there is one.
     """
 
     panel: ExpertPanel
@@ -72,6 +74,7 @@ class Mixture:
     error: float = 0.0
     unit: str = "nats per row"
     shared: bool = False
+    tol: float | None = None
 
     @cached_property
     def responsibilities(self) -> np.ndarray:
@@ -95,7 +98,7 @@ class Mixture:
     @property
     def certificate(self) -> Certificate | None:
         """One for all classes, whose values add up; None for weights not learned."""
-        outcomes, error = self.outcomes, self.error
+        outcomes = self.outcomes
         if not outcomes:
             return None
         value = float(sum(outcome.value for outcome in outcomes))
@@ -117,11 +120,10 @@ class Mixture:
             status = f"optimal: the gap is {gap:.1e}"
             if len(outcomes) > 1:
                 status += f", that of each of the {len(outcomes)} classes within tol"
-        if error > 0 and not measures:
-            value, lower = value + error, lower - error
-            gap = apart(value, lower)
-            status += f"; digits lost in centring widen it to {gap:.1e}"
-        return Certificate(
+        tol = None if measures else self.tol
+        if tol is not None and self.unit != "relative":
+            tol *= len(outcomes)  # such gaps add up
+        certificate = Certificate(
             value=value,
             lower_bound=lower,
             gap=gap,
@@ -130,7 +132,9 @@ class Mixture:
             problem=self.problem,
             stationarity=max(measures) if measures else None,
             unit=self.unit,
+            tol=tol,
         )
+        return certificate if measures else certificate.moved_apart(self.error)
 
 
 def learn_mixture(
@@ -170,7 +174,8 @@ def learn_mixture(
     if panel.design.weights is not None:
         problem += ", weighted rows"
     unit = "relative" if stacking else "nats per row"
-    return Mixture(panel, weights, outcomes, problem, error, unit, shared)
+    tol = float(model.tol)
+    return Mixture(panel, weights, outcomes, problem, error, unit, shared, tol)
 
 
 @dataclass

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.callback import with_callbacks
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -931,12 +930,9 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.certificate_ = certificate.with_remarks(
             remarks if caution is None else [*remarks, caution]
         )
-        if warn and not certificate.converged:
-            warnings.warn(
-                f"{type(self).__name__}: {certificate.status}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if warn and certificate.caution is not None:
+            message, category = certificate.caution
+            warnings.warn(f"{type(self).__name__}: {message}", category, stacklevel=4)
 
     def _observed_rows(self, X: Any, method: str) -> ObservedViews:
         """Validate rows at prediction; ``method`` is for messages."""

@@ -444,6 +444,8 @@ def _joint_certificate(parts: list[Certificate]) -> Certificate:
     status = f"{len(parts)} problems, the relative gap of their sum is {gap:.1e}; "
     status += f"the worst: {worst.status}"
     remarks = tuple(dict.fromkeys(note for part in parts for note in part.remarks))
+    widened = any(part.gap_of_solver is not None for part in parts)
+    before = [part.gap_of_solver or part.gap for part in parts]
     return replace(
         parts[0],
         value=value,
@@ -453,4 +455,5 @@ def _joint_certificate(parts: list[Certificate]) -> Certificate:
         status=status,
         problem=f"{parts[0].problem}, one set of weights per class",
         remarks=remarks,
+        gap_of_solver=max(before) if widened else None,
     )

@@ -222,7 +222,12 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
 
 
 def best_plain_kernel(
-    bank: Bank, target: Array, alpha: float, n_components: int | None, design: RowDesign
+    bank: Bank,
+    target: Array,
+    alpha: float,
+    n_components: int | None,
+    design: RowDesign,
+    tol: float,
 ) -> tuple[np.ndarray, Certificate]:
     """Weights (p,) that sum to one and have the most dependent plain subspace.
 
@@ -242,6 +247,8 @@ def best_plain_kernel(
         Maximum number of directions; None keeps all.
     design : RowDesign
         Weights of the rows.
+    tol : float
+        The gap that lost digits may leave.
     """
     goal, units = design.scale(target), np.eye(bank.n_kernels)
     kernels = (RegularizedKernel(bank.combine(unit), alpha, design) for unit in units)
@@ -259,6 +266,7 @@ def best_plain_kernel(
         converged=True,
         problem="minus the dependence of plain subspaces, l1 weights, "
         f"alpha={alpha:.3g}",
+        tol=max(tol, relative_gap(-values[best], lower)),
     )
     slope = float(np.sum(to_numpy(goal) ** 2)) / abs(values[best] or 1.0)
     error = error_of_value(bank, units[best], slope)
