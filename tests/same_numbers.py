@@ -3,9 +3,9 @@
     .venv/bin/python tests/same_numbers.py COMMIT [--only NAME] [--tolerance 1e-9]
 
 Every setting in ``tests/estimators.py`` is fitted to every kind of rows that it takes:
-plain, weighted, grouped, without some views, sparse, in batches, of single precision, of
-torch, as a frame, of two and three classes. Each tree runs its own list, under its own
-names of parameters, in a process of its own; answers are matched by the name of the
+plain, weighted, grouped, without some views, sparse, in batches, of single precision,
+of torch, as a frame, of two and three classes. Each tree runs its own list, under its
+own names of parameters, in a process of its own; answers are matched by the name of the
 setting and of the rows. What differs by more than the tolerance, relative to the
 largest entry, is printed, and so is what only one of the trees has. The exit status is
 1 if anything differs.
@@ -127,9 +127,9 @@ def kinds_of_rows() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def answers(only: str) -> dict[tuple[str, str], Any]:
     """What each setting answers for each kind of rows, or why it does not."""
-    from estimators import SETTINGS, targets_for
     from sklearn.base import clone
 
+    from estimators import SETTINGS, targets_for
     from kernelweave._array import to_numpy
     from kernelweave.kernels import RBF, Linear
 
