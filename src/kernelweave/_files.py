@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import math
+import re
 import struct
 import zipfile
 import zlib
@@ -21,8 +22,9 @@ import numpy as np
 
 #: A compressed file holds at most this many times its own size, or SMALL bytes.
 EXPANSION, SMALL = 50, 2**23
-#: Characters that a spreadsheet takes for the beginning of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: The beginning of a cell that a spreadsheet may run as a formula: a sign, also a wide
+#: one and after blanks, or a character that ends a cell or row.
+FORMULA = re.compile(r"[\t\r\n]|[\s\ufeff]*[=+@\uff0b\uff0d\uff1d\uff20-]")
 
 
 def room_for(size: int) -> int:
@@ -145,7 +147,8 @@ def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None
     Notes
     -----
     A text that a spreadsheet would run as a formula, since it begins with ``=``, ``+``,
-    ``-`` or ``@``, gets an apostrophe before it; numbers stay as they are.
+    ``-`` or ``@``, perhaps after blanks or as a wide letter, or with a tab or the end
+    of a line, gets an apostrophe before it; numbers stay as they are.
     """
     Path(path).write_bytes(csv_text(rows).encode())
 
@@ -164,7 +167,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _harmless(value: Any) -> Any:
     """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
+    if not isinstance(value, str) or not FORMULA.match(value):
         return value
     try:
         float(value)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._text import in_line
 from kernelweave.cli.folder import FILES, check_place, new_results
 from kernelweave.cli.output import (
     certificate_of,
@@ -306,7 +307,7 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
         f"standard error.\n  {chance}"
     )
     for remark in result.remarks:
-        print(f"  {remark}")
+        print(f"  {in_line(remark)}")
     name = "accuracy" if problem.task == "classification" else "r2"
     return {name: score, "standard_error": error, "how": "out of fold"}
 
@@ -324,7 +325,7 @@ def _predict_new(
         else "which the model has not seen"
     )
     rows = new_rows(model, new.data, None, which)
-    print(f"\nPredicted: {which}.")
+    print(f"\nPredicted: {in_line(which)}.")
     results: dict[str, Any] = {"how": which}
     results |= print_score(model, new, rows.predicted, problem.options.label, seen)
     return results, rows
@@ -374,18 +375,18 @@ def _mistakes(problem: Problem) -> Iterator[str]:
 def _print_problem(problem: Problem, why: str) -> None:
     samples, options = problem.samples, problem.options
     for line in samples.remarks:
-        print(line)
+        print(in_line(line))
     print(f"Task: {problem.task} of {options.label!r}, {why}")
     if problem.task == "classification":
         classes, counts = np.unique(problem.y, return_counts=True)
         shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]
-        print(f"Classes: {some(shown, 10)}")
+        print(in_line(f"Classes: {some(shown, 10)}"))
     else:
         print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
     sizes = [
         f"{name} ({counted(len(own), 'column')})" for name, _, own in samples.views
     ]
-    print(f"Views: {some(sizes, 10)}")
+    print(in_line(f"Views: {some(sizes, 10)}"))
     n_lacking = sum(map(bool, samples.lacking()))
     if n_lacking:
         how = "uses the views they have"

@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import kernelweave
+from kernelweave._text import escaped
 from kernelweave.cli.folder import as_json
+from kernelweave.cli.terminal import Output, print_traceback
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
 INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
+#: Exit status if something printed was lost, since standard output is full or closed.
+LOST = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,22 +37,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
-        because data are missing, 130 after Ctrl-C, or 128 plus the number of another
-        signal.
+        0 on success, 1 if standard output could not be written, 2 for errors in the
+        input, 3 if a table of a paper stayed empty because data are missing, 130 after
+        Ctrl-C, or 128 plus the number of another signal.
     """
     return run(build_parser().parse_args(argv))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command of the parsed arguments; see :func:`main`."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as some schedulers do
-            setattr(sys, name, io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal without Unicode may show question marks; a file must not.
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="replace")
+    output = Output(sys.stdout)
+    with redirect_stdout(output), redirect_stderr(Output(sys.stderr)):
+        try:
+            status = _status(arguments)
+        except BaseException:
+            sys.excepthook = print_traceback
+            raise
+        if output.failure is not None:
+            reason = output.failure.strerror
+            message = f"kernelweave: error: cannot write to standard output: {reason}"
+            print(message, file=sys.stderr)
+            return status or LOST
+    return status
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    """Run the command; report errors in the input in one line."""
     try:
         return _run(arguments)
     except (*INPUT_ERRORS, KeyboardInterrupt) as error:
@@ -79,42 +96,43 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command; print words, JSON or nothing, as the user wishes."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
-    pipe: Any = _Pipe(sys.stdout)
-    with redirect_stdout(io.StringIO() if arguments.json or arguments.quiet else pipe):
+    output: Any = sys.stdout
+    with redirect_stdout(
+        io.StringIO() if arguments.json or arguments.quiet else output
+    ):
         found = function(arguments)
     if arguments.json:
-        print(as_json(found), file=pipe)
+        print(as_json(found), file=output)
     return found if isinstance(found, int) else 0
 
 
-class _Pipe:
-    """Standard output that its reader may close, as ``head`` does.
+class _Parser(argparse.ArgumentParser):
+    """A parser whose tables may also follow options, as in ``fit t.csv --id i u.csv``.
 
-    What is printed after that is lost, but the command goes on and writes its files.
+    Its messages quote no controls, which names of files may hold.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, and give texts that no option took to the tables."""
+        found, rest = super().parse_known_args(args, namespace)
+        if self._takes_tables():
+            found.data += [text for text in rest if not text.startswith("-")]
+            rest = [text for text in rest if text.startswith("-")]
+        return found, rest
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+    def _takes_tables(self) -> bool:
+        return any(action.dest == "data" for action in self._get_positional_actions())
 
-    def write(self, text: str) -> int:
-        """Write a text, or lose it."""
-        try:
-            self.stream.write(text)
-            self.stream.flush()  # at once: a later flush would fail elsewhere
-        except BrokenPipeError:
-            # The interpreter flushes once more when it ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
-        return len(text)
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End the command with a message in which controls are shown."""
+        super().exit(status, message and escaped(message))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kernelweave",
         description="Learn which of many kernels matter, with a proof of how close "
         "the weights are to the best possible ones.",
