@@ -208,3 +208,149 @@ def test_pages_among_data_sets(monkeypatch):
     monkeypatch.setenv("KERNELWEAVE_DATA", str(Path.cwd()))
     with pytest.raises(ValueError, match=r"heart\.csv is a web page"):
         fetch_views("heart", download_if_missing=False)
+
+
+# Tables that do not fit a model -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with a table, and models of it alone and beside another table."""
+    folder = tmp_path_factory.mktemp("models")
+    frame = pandas.read_csv(io.BytesIO(TABLE))
+    frame.insert(0, "id", [f"p{i}" for i in range(len(frame))])
+    frame.to_csv(folder / "t.csv", index=False)
+    frame[["id"]].assign(c=np.arange(12) ** 2.0).to_csv(folder / "u.csv", index=False)
+    out = ["--out", str(folder / "out"), "--quiet", "--id", "id", *SHORT[:-2]]
+    one = ["--save", str(folder / "one.kw")]
+    assert main(["fit", str(folder / "t.csv"), *out, *one]) == 0
+    two = [f"t={folder / 't.csv'}", f"u={folder / 'u.csv'}"]
+    assert main(["fit", *two, *out, "--save", str(folder / "two.kw")]) == 0
+    return folder
+
+
+def test_names_are_for_models_of_several_tables(models, capsys):
+    """The columns of one table are not names of tables."""
+    one, t, u = (str(models / name) for name in ("one.kw", "t.csv", "u.csv"))
+    found = refused(capsys, "predict", one, f"t={t}")
+    columns = "the model was fitted to one table, with the columns a, b; pass "
+    assert f"{columns}{t!r} without 't=' before it" in found
+    found = refused(capsys, "predict", one, t, u)
+    assert f"{columns}one file with all of them" in found
+    found = refused(capsys, "fit", t, "--id", "id", *SHORT, "--predict", f"new={t}")
+    assert "without 'new=' before it" in found
+    assert main(["predict", one, t, "--out", "p.csv"]) == 0
+    os.symlink(t, "a=b.csv")  # a file is itself, whatever it is called
+    assert main(["predict", one, "a=b.csv", "--out", "p.csv"]) == 0
+    assert main(["predict", str(models / "two.kw"), f"t={t}", "--out", "p.csv"]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(models / "two.kw"), f"x={t}"]) == 2
+    found = capsys.readouterr().err
+    assert "pass NAME=FILE with the names used in the fit: 't', 'u'" in found
+
+
+def test_columns_with_dots_are_not_those_of_several_tables(capsys):
+    """The notes of the fit say so, or else one column without a dot."""
+    Path("t.csv").write_bytes(TABLE.replace(b"a,b,y", b"x.a,x.b,y"))
+    assert main(["fit", "t.csv", *SHORT, "--quiet", "--save", "m.kw"]) == 0
+    assert "without 'x='" in refused(capsys, "predict", "m.kw", "x=t.csv")
+    assert main(["predict", "m.kw", "t.csv", "--out", "p.csv"]) == 0
+
+
+def test_tables_may_follow_options(models, capsys):
+    t, u = f"t={models / 't.csv'}", f"u={models / 'u.csv'}"
+    for order in (
+        [t, u, "--id", "id", *SHORT],
+        ["--id", "id", *SHORT, t, u],
+        [t, "--id", "id", u, *SHORT],
+        [t, "--id", "id", *SHORT, u],
+    ):
+        assert main(["fit", *order]) == 0
+        out = capsys.readouterr().out
+        assert "12 samples from 2 tables" in out and "t: 12 samples, 2 columns" in out
+    one, new = str(models / "one.kw"), str(models / "t.csv")
+    assert main(["predict", one, "--out", "p.csv", new]) == 0
+    assert main(["predict", "--out", "p.csv", one, new]) == 0
+    for mistake in (["inspect", one, new], ["fit", new, "--labl", "y"]):
+        with pytest.raises(SystemExit) as stop:
+            main(mistake)
+        wrong = "--labl" if mistake[0] == "fit" else new
+        assert stop.value.code == 2
+        err = capsys.readouterr().err
+        assert f"kernelweave: error: unrecognized arguments: {wrong}\n" in err
+
+
+def with_cell(content, *others):
+    """A table of new rows, one of which has another content."""
+    frame = pandas.read_csv(io.BytesIO(TABLE)).drop(columns="y").astype(object)
+    frame.insert(0, "id", [f"p{i}" for i in range(len(frame))])
+    for row, value in zip((3, 5), (content, *others), strict=False):
+        frame.loc[row, "b"] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("0.13 mg", "'0.13 mg'"),
+        ("?", "'?'"),
+        ("1,234.5", "'1,234.5'"),
+        ("x" * 99, "'x"),
+    ],
+)
+def test_text_among_numbers(models, content, shown, capsys):
+    """The cell is named, not the first of a column that it made text."""
+    with_cell(content, "too").to_csv("new.csv", index=False)
+    found = refused(capsys, "predict", models / "one.kw", "new.csv")
+    assert f"new.csv, line 5 (id 'p3'): the column 'b' holds {shown}" in found
+    assert "held numbers when the model was fitted (2 cells with text); write" in found
+    assert "kernel" not in found.partition("error")[2] and len(found) < 300
+    found = refused(capsys, "predict", models / "two.kw", "t=new.csv")
+    assert f"new.csv, line 5 (id 'p3'): the column 'b' holds {shown}" in found
+
+
+def test_text_among_numbers_with_decimal_commas_and_empty_lines(models, capsys):
+    text = with_cell("0,1 mg").to_csv(index=False, sep=";", decimal=",")
+    header, first, *rest = text.splitlines()
+    lines = [header, "", first.replace(".", ","), *(r.replace(".", ",") for r in rest)]
+    Path("new.csv").write_text("\n".join(lines), encoding="utf-8")
+    found = refused(capsys, "predict", models / "one.kw", "new.csv")
+    assert "new.csv, line 6 (id 'p3'): the column 'b' holds '0,1 mg'" in found
+
+
+def test_text_among_numbers_of_a_spreadsheet(models, capsys):
+    pytest.importorskip("openpyxl")
+    with_cell("low").to_excel("new.xlsx", index=False)
+    found = refused(capsys, "predict", models / "one.kw", "new.xlsx")
+    assert "new.xlsx, line 5 (id 'p3'): the column 'b' holds 'low'" in found
+
+
+def test_numbers_as_text_have_no_line_in_a_parquet_file(models, capsys):
+    pytest.importorskip("pyarrow")
+    frame = with_cell(0.5)
+    frame.assign(b=frame["b"].astype(str)).to_parquet("new.parquet")
+    found = refused(capsys, "predict", models / "one.kw", "new.parquet")
+    assert "new.parquet, id 'p0': the column 'b' holds '1.0', but held numb" in found
+    assert "(12 cells with text); write it as a number" in found
+
+
+def test_rows_without_ids_are_counted(models, capsys):
+    X = pandas.read_csv(io.BytesIO(TABLE))
+    model = kernelweave.KernelFDA(cv=None, alpha=1.0).fit(X[["a", "b"]], X["y"])
+    kernelweave.save(model, "m.kw")
+    with_cell("low").to_csv("new.csv", index=False)
+    found = refused(capsys, "predict", "m.kw", "new.csv")
+    assert "new.csv, line 5 (row 4): the column 'b' holds 'low'" in found
+
+
+def test_ids_of_a_similarity_may_be_text():
+    """A kernel that looks samples up by id reads no numbers."""
+    from kernelweave.cli.samples import number_columns
+    from kernelweave.kernels import Similarity
+
+    X = pandas.read_csv(io.BytesIO(TABLE))
+    X.insert(0, "id", [f"p{i}" for i in range(len(X))])
+    kernel = Similarity(np.eye(12) + 0.1, X["id"].tolist())
+    views = [("ids", kernel, ["id"]), ("rest", "linear", ["a", "b"])]
+    model = kernelweave.KernelFDA(views, cv=None, alpha=1.0).fit(X, X["y"])
+    assert number_columns(model) == {"a", "b"}

@@ -28,6 +28,7 @@ from kernelweave.cli.progress import Narrator, progress
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import (
     Samples,
+    check_unnamed,
     new_samples,
     read_tables,
     read_target,
@@ -176,6 +177,8 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
+        columns = [str(name) for name in problem.samples.data.columns]
+        check_unnamed(options.predict, columns, options.data)
         new_tables = read_tables(options.predict, options.id)
     with new_results(options.out, read) as draft, progress(options) as say:
         if options.predict:

@@ -132,7 +132,7 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = _Parser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="kernelweave",
         description="Learn which of many kernels matter, with a proof of how close "
         "the weights are to the best possible ones.",

@@ -13,7 +13,7 @@ from kernelweave._files import csv_text
 from kernelweave._text import in_line
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import identity_of, predictions, shown_warnings
-from kernelweave.cli.samples import new_samples, read_tables
+from kernelweave.cli.samples import check_unnamed, new_samples, read_tables
 from kernelweave.cli.score import print_score
 from kernelweave.cli.seen import own_notes, training_digests, were_seen
 from kernelweave.cli.terminal import print_data
@@ -36,6 +36,8 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     model, notes = load_predictor(options.model)
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
+    columns = [str(name) for name in model.feature_names_in_]
+    check_unnamed(options.data, columns, notes.get("files", ()))
     tables = read_tables(options.data, id_column)
     with used_from(options.model), shown_warnings():
         samples = new_samples(tables, model, label)

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +308,31 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
     return header
+
+
+def line_of(path: str, row: int) -> int | None:
+    """The line in which a row ends; None if it has none, as in a Parquet file.
+
+    Parameters
+    ----------
+    path : str
+        A file that :func:`read_frame` has read.
+    row : int
+        The number of the row, from 0, without the header.
+    """
+    file = Path(path)
+    kind = file.suffix.lower()
+    if not file.is_file() or kind in (*PARQUET, *MUDATA):
+        return None
+    if kind in EXCEL:
+        return row + 2
+    text = _decode(file)
+    reader = csv.reader(
+        io.StringIO(text), delimiter=_separator(text), skipinitialspace=True
+    )
+    filled = (cells for cells in reader if len(cells) > 1 or "".join(cells).strip())
+    next(islice(filled, row + 1, None), None)
+    return reader.line_num
 
 
 def _decimal_mark(path: Path, text: str, separator: str) -> str:
