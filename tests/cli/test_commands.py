@@ -466,7 +466,10 @@ def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
     [
         (lambda frame: frame.drop(columns="b"), "lacks 1 column that the model"),
         (lambda frame: frame.rename(columns={"patient": "id"}), "no column 'patient'"),
-        (lambda frame: frame.assign(b="x"), "the column 'b' holds 'x', but held numbers"),
+        (
+            lambda frame: frame.assign(b="x"),
+            "the column 'b' holds 'x', but held numbers",
+        ),
     ],
 )
 def test_tables_that_a_model_cannot_read(

@@ -18,6 +18,7 @@ import kernelweave
 from kernelweave._text import CONTROLS, escaped, in_line
 from kernelweave.cli import output
 from kernelweave.cli.main import main
+from kernelweave.cli.terminal import Output, above
 from kernelweave.persistence import HEADER, MODEL
 
 pandas = pytest.importorskip("pandas")
@@ -157,6 +158,24 @@ def test_progress_on_a_terminal():
     everything = file.getvalue() + shown.getvalue()
     assert "View weights:" in everything and SHOWN[:8] in everything
     assert "\x1b[2J" not in everything and "\x07" not in everything
+
+
+def test_lines_above_a_line_of_rich():
+    """Each is printed once, whether it goes to standard output or standard error."""
+    console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=80)
+    with (
+        redirect_stdout(Output(Terminal())),
+        redirect_stderr(Output(io.StringIO())) as file,
+        above(console),
+    ):
+        print("Views: [red]a[/red]", STRANGE)
+        print("\n  all")
+        print("warning", file=sys.stderr)
+    assert (
+        console.file.getvalue().replace("\n", "") == f"Views: [red]a[/red] {SHOWN}  all"
+    )
+    assert console.file.getvalue().endswith("\n\n  all\n")
+    assert file.getvalue() == "warning\n"
 
 
 # Standard output that is lost ---------------------------------------------------------

@@ -117,13 +117,10 @@ class _Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parse, and give texts that no option took to the tables."""
         found, rest = super().parse_known_args(args, namespace)
-        if self._takes_tables():
+        if hasattr(found, "data"):
             found.data += [text for text in rest if not text.startswith("-")]
             rest = [text for text in rest if text.startswith("-")]
         return found, rest
-
-    def _takes_tables(self) -> bool:
-        return any(action.dest == "data" for action in self._get_positional_actions())
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command with a message in which controls are shown."""

@@ -32,11 +32,14 @@ class Output:
     ----------
     failure : OSError or None
         Why a text was lost, unless the reader had enough, as ``head`` has.
+    proxy : FileProxy or None
+        What prints above the line in which rich shows progress, while it does.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = io.StringIO() if stream is None else stream
         self.failure: OSError | None = None
+        self.proxy: Any = None
         self._is_closed = stream is None
 
     def __getattr__(self, name: str) -> Any:
@@ -55,8 +58,11 @@ class Output:
         if self._is_closed and text:
             self.failure = OSError(errno.EBADF, os.strerror(errno.EBADF))
         try:
-            self.stream.write(text)
-            self.stream.flush()  # at once: a later flush would fail elsewhere
+            if self.proxy is not None:  # which prints whole lines
+                self.proxy.write(text)
+            else:
+                self.stream.write(text)
+                self.stream.flush()  # at once: a later flush would fail elsewhere
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
                 self.failure = self.failure or error
@@ -87,15 +93,14 @@ def above(console: Any) -> Iterator[None]:
         for output in (sys.stdout, sys.stderr)
         if isinstance(output, Output) and output.isatty()
     ]
-    before = [output.stream for output in shown]
     for output in shown:
-        output.stream = FileProxy(console, output.stream)
+        output.proxy = FileProxy(console, output.stream)
     try:
         yield
     finally:
-        for output, stream in zip(shown, before, strict=True):
-            output.flush()
-            output.stream = stream
+        for output in shown:
+            output.proxy.flush()
+            output.proxy = None
 
 
 def bare_stream(stream: Any) -> Any:
