@@ -228,6 +228,26 @@ def test_files_are_written_if_standard_output_is_full(model, more, capsys):
 
 
 @FULL
+def test_help_that_is_lost(monkeypatch, capsys):
+    """argparse itself would not say so."""
+    message = "kernelweave: error: cannot write to standard output: "
+    for option in ("--help", "--version"):
+        with (
+            open("/dev/full", "w", buffering=1) as full,
+            redirect_stdout(full),
+            pytest.raises(SystemExit) as stop,
+        ):
+            main([option])
+        assert stop.value.code == 1
+        assert capsys.readouterr().err == f"{message}No space left on device\n"
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(sys, "stdout", None)
+            main([option])
+        assert stop.value.code == 1
+        assert capsys.readouterr().err == f"{message}Bad file descriptor\n"
+
+
+@FULL
 def test_an_error_in_the_input_comes_first(capsys):
     with open("/dev/full", "w") as full, redirect_stdout(full):
         assert main(["fit", write_table(), "--label", "z"]) == 2

@@ -12,10 +12,9 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import kernelweave
-from kernelweave._text import escaped
 from kernelweave.cli.folder import as_json
 from kernelweave.cli.terminal import Output, print_traceback
 from kernelweave.papers import PAPERS
@@ -58,11 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
             sys.excepthook = print_traceback
             raise
         if output.failure is not None:
-            reason = output.failure.strerror
-            message = f"kernelweave: error: cannot write to standard output: {reason}"
-            print(message, file=sys.stderr)
+            sys.stderr.write(_words(output.failure))
             return status or LOST
     return status
+
+
+def _words(failure: OSError) -> str:
+    return f"kernelweave: error: cannot write to standard output: {failure.strerror}\n"
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -109,7 +110,8 @@ def _run(arguments: argparse.Namespace) -> int:
 class _Parser(argparse.ArgumentParser):
     """A parser whose tables may also follow options, as in ``fit t.csv --id i u.csv``.
 
-    Its messages quote no controls, which names of files may hold.
+    Its messages quote no controls, which names of files may hold, and help that cannot
+    be printed is an error.
     """
 
     def parse_known_args(  # type: ignore[override]
@@ -122,9 +124,11 @@ class _Parser(argparse.ArgumentParser):
             rest = [text for text in rest if text.startswith("-")]
         return found, rest
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End the command with a message in which controls are shown."""
-        super().exit(status, message and escaped(message))
+    def _print_message(self, message: str, file: Any = None) -> None:
+        output = Output(file)
+        output.write(message)
+        if file is not sys.stderr and output.failure is not None:
+            self.exit(LOST, _words(output.failure))
 
 
 def build_parser() -> argparse.ArgumentParser:
