@@ -35,7 +35,7 @@ from sklearn import metrics
 from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from kernelweave._files import check_arrays
+from kernelweave._files import check_arrays, special_kind
 from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.caches import (
@@ -367,6 +367,12 @@ def _skops() -> Any:
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:
     """The header of a file, and the model as bytes, whose checksum is right."""
+    kind = special_kind(path)
+    if kind is not None:
+        raise ModelFileError(
+            f"cannot load {str(path)!r}: it is {kind}, not a file; copy the model to a "
+            "file, and name that"
+        )
     with _refusals(path), zipfile.ZipFile(path) as archive:
         if sorted(archive.namelist()) != [HEADER, MODEL]:
             raise ModelFileError("it is a ZIP archive of something else")

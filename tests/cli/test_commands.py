@@ -467,7 +467,10 @@ def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
     [
         (lambda frame: frame.drop(columns="b"), "lacks 1 column that the model"),
         (lambda frame: frame.rename(columns={"patient": "id"}), "no column 'patient'"),
-        (lambda frame: frame.assign(b="x"), "'rna.b' holds 'x', which is not a number"),
+        (
+            lambda frame: frame.assign(b="x"),
+            "the column 'b' holds 'x', but held numbers",
+        ),
     ],
 )
 def test_tables_that_a_model_cannot_read(
@@ -935,10 +938,13 @@ def test_mudata_that_cannot_be_read(tmp_path, capsys):
 def test_cells_that_a_spreadsheet_would_run(tmp_path):
     """Texts are escaped, also in headers; numbers below zero stay numbers."""
     cells = ["=1+1", "+1", "-x", "-1.5", "@sum", "\tx", "\rx", "a=b", -2.5, None]
+    cells += ["\n=1", "\nx", " \u3000=1", "\ufeff=1", "\uff1d1", "\uff0bx", "\uff0dx"]
+    cells += ["\uff20x", " -1.5", "-1e5", "a\n=1", " x"]
     to_csv([{"=key": cell} for cell in cells], tmp_path / "cells.csv")
     found = pandas.read_csv(tmp_path / "cells.csv", keep_default_na=False)
     assert list(found) == ["'=key"]
     wanted = ["'=1+1", "+1", "'-x", "-1.5", "'@sum", "'\tx", "'\rx", "a=b", "-2.5", ""]
+    wanted += [f"'{cell}" for cell in cells[10:18]] + cells[18:]
     assert found["'=key"].tolist() == wanted
 
 
@@ -960,11 +966,17 @@ def test_predictions_that_are_redirected_keep_every_letter(fitted, tmp_path):
     assert table("p.csv")["patient"].tolist() == ["größe", "基因"]
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_streams_may_be_closed(stream, fitted, monkeypatch):
-    """As in "kernelweave fit ... >&-": what would be printed there is lost."""
+@pytest.mark.parametrize(("stream", "status"), [("stdout", 1), ("stderr", 0)])
+def test_streams_may_be_closed(stream, status, fitted, monkeypatch):
+    """As in "kernelweave fit ... >&-": the files are written, what is printed is lost.
+
+    That is an error, unless nothing was to be printed.
+    """
     monkeypatch.setattr(sys, stream, None)
-    assert main(["fit", *three(fitted, "rna", "clinical"), *PLAIN]) == 0
+    command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
+    assert main(command) == status
+    assert os.listdir("kernelweave-fit")
+    assert main([*command, "--quiet"]) == 0
 
 
 def test_digests_are_limited(fitted):

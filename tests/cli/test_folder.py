@@ -197,23 +197,28 @@ def test_interrupt_is_too_late_once_all_is_written(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
 def test_interrupt_of_a_process(tmp_path):
-    os.mkfifo("slow.csv")  # readers block until we have written
+    fcntl, termios = map(pytest.importorskip, ("fcntl", "termios"))
     root = str(Path(kernelweave.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    reads, writes = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kernelweave", "fit", "slow.csv", "--label", "y"],
+        [sys.executable, "-m", "kernelweave", "fit", "/dev/stdin", "--label", "y"],
+        stdin=reads,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
-    with open("slow.csv", "w", encoding="utf-8") as file:
-        file.write("a,y\n1,")
-        file.flush()
-        process.send_signal(signal.SIGINT)
-    # The file ends here, for a signal that came just before the process began to wait.
+    os.write(writes, b"a,y\n1,")
+    waiting = bytearray(b"....")
+    while any(waiting) and process.poll() is None:  # until the process reads
+        time.sleep(0.01)
+        fcntl.ioctl(reads, termios.FIONREAD, waiting)
+    process.send_signal(signal.SIGINT)
+    # The table ends here, for a signal that came just before the process read on.
+    os.close(writes)
     _, err = process.communicate(timeout=60)
+    os.close(reads)
     assert err == INTERRUPTED
     assert process.returncode == 130
     assert not (tmp_path / "kernelweave-fit").exists()

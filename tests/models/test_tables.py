@@ -79,6 +79,12 @@ USELESS = {
     "zones": ([f"{d} 10:00+01:00" for d in DAYS.astype(str)], "dates as text: "),
     "thousands": ([f"{i + 1},000.5" for i in range(N)], "or dates in an unknown form"),
     "per cent": ([f"{i}%" for i in range(N)], "numbers or dates in an unknown form"),
+    "units": ([f"{i / 8} mg" for i in range(N)], "numbers with a unit: '0.0 mg'"),
+    "some units": (
+        ["none", *(f"<{i} mmol/l" if i % 2 else f"{i},5°" for i in range(1, N))],
+        "numbers with a unit: '",
+    ),
+    "ids with numbers": ([f"{i}{chr(65 + i % 26)}" for i in range(N)], "as in an id"),
     "long text": (
         [f"note {i // 2 * 2 + i % 2 * (i > 5)}" for i in range(N)],
         "text of",

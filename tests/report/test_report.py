@@ -17,6 +17,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pandas")
 
 from kernelweave import KernelFDA
+from kernelweave._text import CONTROLS
 from kernelweave.evaluation import baselines, evaluate
 from kernelweave.exceptions import KernelWarning
 from kernelweave.report import charts, contents, decisions, predictions, write_report
@@ -143,7 +144,8 @@ def test_page(kind, monkeypatch):
     assert "script" not in page.tags and len(set(page.ids)) == len(page.ids)
     assert all(link == "data:," or link[1:] in page.ids for link in page.links)
     assert not re.search(r"https?:|url\(|@import|\bnan\b|\binf\b|>None<", text)
-    seen = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
+    bare = re.sub("</?bdi>", "", text)
+    seen = " ".join(html.unescape(re.sub("<[^>]+>", " ", bare)).split())
     for words in ("Certificate", "How to cite", "versions", *SAYS[kind]):
         assert words in seen, words
     shapes = ("line", "mark", "legend")
@@ -152,6 +154,41 @@ def test_page(kind, monkeypatch):
     # each interval is said and drawn
     said = re.findall(r"<title>[^<]*: [^<]* \([^<]+ to [^<]+\)</title>", text)
     assert 0 < len(said) == text.count('class="whisker"')
+
+
+def test_names_change_nothing_around_them(tmp_path):
+    """No control acts on the page; names from right to left keep to their place."""
+    pandas = pytest.importorskip("pandas")
+    strange, shown = (
+        "\u202egnorw\u2066\x07\x9b",
+        r"\u202egnorw\u2066\x07\x9b",
+    )
+    hebrew = "שלום"
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.where(X[:, 0] > 0, f"ill {strange}", hebrew)
+    frame = pandas.DataFrame(
+        X, columns=[strange, "b"], index=[f"{hebrew} {strange}"] * 30
+    )
+    views = [(f"left {strange}", "linear", [strange]), (hebrew, "linear", ["b"])]
+    model = KernelFDA(views, alpha=0.1, cv=None).fit(frame, y)
+    write_report(
+        model, frame, y, tmp_path / "page.html", title=f"{strange}\ud800", **pages.FAST
+    )
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not CONTROLS.search(text)
+    for name in (
+        f"ill {shown}",
+        f"left {shown}",
+        f"<h1>{shown}\\ud800</h1>",
+        f'<td class="words">{shown}</td>',
+    ):
+        assert name in text
+    style = re.search(r"([^{}]+){ unicode-bidi: isolate; }", text)[1].split("*/")[1]
+    isolated = {part.strip() for part in style.split(",")}
+    assert {"h1", "h3", "p", "li", "th", "td", "bdi", ".chart text"} == isolated
+    assert f"<h3>Row <bdi>{hebrew} {shown}</bdi>: " in text
+    assert f"Predicted <bdi>{hebrew}</bdi>; the truth is <bdi>" in text
+    assert f'<th scope="row">{hebrew}</th>' in text
 
 
 @pytest.mark.parametrize("kind", ["three classes", "no probabilities", "regression"])

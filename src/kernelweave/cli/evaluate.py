@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from kernelweave._text import in_line
 from kernelweave.cli.fit import held_out, read_problem
 from kernelweave.cli.folder import new_results
 from kernelweave.cli.output import identity_of, print_table, write_results
@@ -25,7 +26,7 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
         result = held_out(problem, say, baselines=True)
         print_methods(result)
         for remark in result.remarks:
-            print(remark)
+            print(in_line(remark))
         identity = identity_of(problem.samples, options.label)
         write_results(draft, result.model, result.held_out, identity, result.table)
     return {
@@ -67,5 +68,5 @@ def print_methods(result: Any) -> None:
     print_table(headers, lines)
     for row in result.table:
         if row["remark"]:
-            print(f"  {row['method']}: {row['remark']}")
-    print(f"\n{result.summary}\n± is one standard error.")
+            print(in_line(f"  {row['method']}: {row['remark']}"))
+    print(f"\n{in_line(result.summary)}\n± is one standard error.")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._text import in_line
 from kernelweave.cli.folder import FILES, check_place, new_results
 from kernelweave.cli.output import (
     certificate_of,
@@ -27,6 +28,7 @@ from kernelweave.cli.progress import Narrator, progress
 from kernelweave.cli.read import pandas_or_why
 from kernelweave.cli.samples import (
     Samples,
+    check_unnamed,
     new_samples,
     read_tables,
     read_target,
@@ -175,6 +177,8 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     problem = read_problem(options)
     shown = problem.samples
     if options.predict:
+        columns = [str(name) for name in problem.samples.data.columns]
+        check_unnamed(options.predict, columns, options.data)
         new_tables = read_tables(options.predict, options.id)
     with new_results(options.out, read) as draft, progress(options) as say:
         if options.predict:
@@ -306,7 +310,7 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
         f"standard error.\n  {chance}"
     )
     for remark in result.remarks:
-        print(f"  {remark}")
+        print(f"  {in_line(remark)}")
     name = "accuracy" if problem.task == "classification" else "r2"
     return {name: score, "standard_error": error, "how": "out of fold"}
 
@@ -324,7 +328,7 @@ def _predict_new(
         else "which the model has not seen"
     )
     rows = new_rows(model, new.data, None, which)
-    print(f"\nPredicted: {which}.")
+    print(f"\nPredicted: {in_line(which)}.")
     results: dict[str, Any] = {"how": which}
     results |= print_score(model, new, rows.predicted, problem.options.label, seen)
     return results, rows
@@ -374,18 +378,18 @@ def _mistakes(problem: Problem) -> Iterator[str]:
 def _print_problem(problem: Problem, why: str) -> None:
     samples, options = problem.samples, problem.options
     for line in samples.remarks:
-        print(line)
+        print(in_line(line))
     print(f"Task: {problem.task} of {options.label!r}, {why}")
     if problem.task == "classification":
         classes, counts = np.unique(problem.y, return_counts=True)
         shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]
-        print(f"Classes: {some(shown, 10)}")
+        print(in_line(f"Classes: {some(shown, 10)}"))
     else:
         print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
     sizes = [
         f"{name} ({counted(len(own), 'column')})" for name, _, own in samples.views
     ]
-    print(f"Views: {some(sizes, 10)}")
+    print(in_line(f"Views: {some(sizes, 10)}"))
     n_lacking = sum(map(bool, samples.lacking()))
     if n_lacking:
         how = "uses the views they have"

@@ -8,6 +8,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
+from kernelweave._text import in_line
 from kernelweave.cli.output import (
     certificate_of,
     print_certificate,
@@ -42,10 +43,9 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
                 "fitted model with view weights"
             )
         made = header["versions"].get("kernelweave", "?")
-        print(
-            f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
-            f"{header['written']}"
-        )
+        kind, written = type(model).__name__, header["written"]
+        title = f"{options.model}: {kind} of kernelweave {made}, written {written}"
+        print(in_line(title))
         summary = f"{_in_words(model, notes)}\n{rows_kept_in_words(model)}"
         print(summary)
         print("\nViews:\n")
@@ -59,9 +59,10 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
         if others:
             print("\nNotes:\n")
         for name in others:
-            print(f"  {name}: {json.dumps(given[name], ensure_ascii=False)}")
+            content = json.dumps(given[name], ensure_ascii=False)
+            print(f"  {in_line(name)}: {in_line(content)}")
         versions = [f"{name} {v}" for name, v in header["versions"].items()]
-        print(f"\nMade with {', '.join(versions)}.")
+        print(f"\nMade with {in_line(', '.join(versions))}.")
         found = {"class": type(model).__name__, "words": summary, **header}
         found["rows_kept"] = rows_kept_by(model)
         return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
@@ -70,7 +71,7 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
 def _in_words(model: Any, notes: dict[str, Any]) -> str:
     label = f" {notes['label']!r}" if notes.get("label") else ""
     if is_classifier(model):
-        classes = some(map(str, model.classes_), 10)
+        classes = in_line(some(map(str, model.classes_), 10))
         aim = f"It predicts the class{label}, one of {len(model.classes_)}: {classes}."
     else:
         aim = f"It predicts the number{label}."
@@ -78,5 +79,5 @@ def _in_words(model: Any, notes: dict[str, Any]) -> str:
     if notes.get("rows"):
         rows = f" It learned from {counted(notes['rows'], 'row')}"
     if rows and notes.get("files"):
-        rows += f" of {some(map(str, notes['files']))}"
-    return f"{aim}{rows}{'.' * bool(rows)}\n{weight_in_words(model)}"
+        rows += f" of {in_line(some(map(str, notes['files'])))}"
+    return f"{aim}{rows}{'.' * bool(rows)}\n{in_line(weight_in_words(model))}"

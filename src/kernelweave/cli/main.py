@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kernelweave
+from kernelweave.cli.terminal import Output, print_traceback
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
 INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
+#: Exit status if something printed was lost, since standard output is full or closed.
+LOST = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,22 +35,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
-        because data are missing, 130 after Ctrl-C, or 128 plus the number of another
-        signal.
+        0 on success, 1 if standard output could not be written, 2 for errors in the
+        input, 3 if a table of a paper stayed empty because data are missing, 130 after
+        Ctrl-C, or 128 plus the number of another signal.
     """
     return run(build_parser().parse_args(argv))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command of the parsed arguments; see :func:`main`."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as some schedulers do
-            setattr(sys, name, io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal without Unicode may show question marks; a file must not.
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="replace")
+    output = Output(sys.stdout)
+    with redirect_stdout(output), redirect_stderr(Output(sys.stderr)):
+        try:
+            status = _status(arguments)
+        except BaseException:
+            sys.excepthook = print_traceback
+            raise
+        if output.failure is not None:
+            sys.stderr.write(_words(output.failure))
+            return status or LOST
+    return status
+
+
+def _words(failure: OSError) -> str:
+    return f"kernelweave: error: cannot write to standard output: {failure.strerror}\n"
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    """Run the command; report errors in the input in one line."""
     try:
         return _run(arguments)
     except (*INPUT_ERRORS, KeyboardInterrupt) as error:
@@ -78,44 +96,45 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command; print words, JSON or nothing, as the user wishes."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
-    pipe: Any = _Pipe(sys.stdout)
-    with redirect_stdout(io.StringIO() if arguments.json or arguments.quiet else pipe):
+    output: Any = sys.stdout
+    with redirect_stdout(
+        io.StringIO() if arguments.json or arguments.quiet else output
+    ):
         found = function(arguments)
     if arguments.json:
         from kernelweave.cli.folder import as_json  # loads scikit-learn, as commands do
 
-        print(as_json(found), file=pipe)
+        print(as_json(found), file=output)
     return found if isinstance(found, int) else 0
 
 
-class _Pipe:
-    """Standard output that its reader may close, as ``head`` does.
+class _Parser(argparse.ArgumentParser):
+    """A parser whose tables may also follow options, as in ``fit t.csv --id i u.csv``.
 
-    What is printed after that is lost, but the command goes on and writes its files.
+    Its messages quote no controls, which names of files may hold, and help that cannot
+    be printed is an error.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, and give texts that no option took to the tables."""
+        found, rest = super().parse_known_args(args, namespace)
+        if hasattr(found, "data"):
+            found.data += [text for text in rest if not text.startswith("-")]
+            rest = [text for text in rest if text.startswith("-")]
+        return found, rest
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def write(self, text: str) -> int:
-        """Write a text, or lose it."""
-        try:
-            self.stream.write(text)
-            self.stream.flush()  # at once: a later flush would fail elsewhere
-        except BrokenPipeError:
-            # The interpreter flushes once more when it ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
-        return len(text)
+    def _print_message(self, message: str, file: Any = None) -> None:
+        output = Output(file)
+        output.write(message)
+        if file is not sys.stderr and output.failure is not None:
+            self.exit(LOST, _words(output.failure))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="kernelweave",
         description="Learn which of many kernels matter, with a proof of how close "
         "the weights are to the best possible ones.",

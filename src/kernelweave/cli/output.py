@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._files import to_csv
+from kernelweave._text import in_line
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import Samples
@@ -43,6 +44,8 @@ def shown_warnings() -> Iterator[None]:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, the first column left-aligned and the others right-aligned."""
+    headers = [in_line(cell) for cell in headers]
+    rows = [[in_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     for row in [headers, ["-" * width for width in widths], *rows]:
         cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
@@ -74,7 +77,7 @@ def print_certificate(model: Any) -> None:
     rows += [("chosen", ", ".join(chosen))] if chosen else []
     print("\nCertificate:\n")
     for name, text in rows:
-        print(f"  {name:<12} {text}")
+        print(f"  {name:<12} {in_line(str(text))}")
 
 
 def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
@@ -92,11 +95,12 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
         if gaps:
             filled = counted(sum(gaps), "gap")
             line += f"; {filled} filled in {counted(len(gaps), 'column')}"
-        print(f"  {view}: {counted(len(records), 'column')}: {line or 'none used'}")
+        columns = counted(len(records), "column")
+        print(in_line(f"  {view}: {columns}: {line or 'none used'}"))
         out = [r for r in records if r["use"] == "left out"]
         if out:
             remarks = [f"{r['column']!r} ({r['remark']})" for r in out]
-            print(f"    left out: {some(remarks, 6)}")
+            print(in_line(f"    left out: {some(remarks, 6)}"))
 
 
 def certificate_of(model: Any) -> dict[str, Any]:

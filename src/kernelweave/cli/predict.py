@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._files import csv_text
+from kernelweave._text import in_line
 from kernelweave._writing import written_whole
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import identity_of, predictions, shown_warnings
-from kernelweave.cli.samples import new_samples, read_tables
+from kernelweave.cli.samples import check_unnamed, new_samples, read_tables
 from kernelweave.cli.score import print_score
 from kernelweave.cli.seen import own_notes, training_digests, were_seen
+from kernelweave.cli.terminal import print_data
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import counted
@@ -36,6 +37,8 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     model, notes = load_predictor(options.model)
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
+    columns = [str(name) for name in model.feature_names_in_]
+    check_unnamed(options.data, columns, notes.get("files", ()))
     tables = read_tables(options.data, id_column)
     with used_from(options.model), shown_warnings():
         samples = new_samples(tables, model, label)
@@ -43,10 +46,10 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         table = predictions(rows, identity_of(samples, label))
     text = csv_text(table)
     if options.out is None:
-        sys.stdout.write(text.replace("\r\n", "\n"))
+        print_data(text.replace("\r\n", "\n"))
     else:
         for line in samples.remarks:
-            print(line)
+            print(in_line(line))
         n_lacking = sum(map(bool, samples.lacking()))
         gaps = f", {n_lacking} of them with a view missing" if n_lacking else ""
         print(f"Predicted: {counted(len(table), 'row')}{gaps}.")

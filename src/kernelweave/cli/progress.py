@@ -11,10 +11,14 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from kernelweave._text import in_line
+from kernelweave.cli.terminal import above, bare_stream
 from kernelweave.models.shared.learner import NORM_GRID
 
 #: Shortest time between two lines about the same run, in seconds.
 PAUSE = 10.0
+#: rich would otherwise print what goes to standard output where it shows progress.
+BESIDE: Any = {"redirect_stdout": False, "redirect_stderr": False}
 
 
 @contextmanager
@@ -39,9 +43,17 @@ def progress(options: argparse.Namespace) -> Iterator[Narrator]:
         yield Narrator(partial(print, "...", file=sys.stderr, flush=True))
         return
     from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
 
-    with Console(stderr=True).status("starting") as status:
-        yield Narrator(status.update)
+    console = Console(file=bare_stream(sys.stderr))
+    spinner = Spinner("dots", "starting", style="status.spinner")
+    shown = Live(
+        spinner, console=console, refresh_per_second=12.5, transient=True, **BESIDE
+    )
+    with shown, above(console):
+        yield Narrator(lambda text: spinner.update(text=Text(in_line(text))))
 
 
 class Narrator:
@@ -117,7 +129,8 @@ def progress_bar(
     from rich.progress import MofNCompleteColumn, Progress
 
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(file=bare_stream(sys.stderr))
+    with Progress(*columns, console=console, **BESIDE) as bar, above(console):
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

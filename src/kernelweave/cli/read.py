@@ -9,10 +9,17 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kernelweave._files import EXPANSION, check_expansion, unpacked
+from kernelweave._files import (
+    EXPANSION,
+    check_expansion,
+    require_file,
+    require_text,
+    unpacked,
+)
 from kernelweave.exceptions import library
 from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
@@ -62,6 +69,7 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
         raise ValueError(f"there is no file {path!r}")
     if file.is_dir():
         raise ValueError(f"{path!r} is a folder; name a file with a table")
+    require_file(path)
     pandas = pandas_or_why()
     kind = file.suffix.lower()
     if kind in PARQUET or kind in EXCEL:
@@ -103,6 +111,7 @@ def read_mudata(path: str) -> dict[str, Any]:
     """
     if not Path(path).exists():
         raise ValueError(f"there is no file {path!r}")
+    require_file(path)
     mudata = library(
         "mudata",
         f"{path} is a MuData file, which mudata reads: pip install "
@@ -165,6 +174,10 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
             f"'kernelweave[{extra}]'".replace("an Parquet", "a Parquet")
         ) from error
     except Exception as error:  # these libraries share no class of errors
+        with path.open("rb") as file:
+            beginning = file.read(2**16)
+        if not beginning.startswith(b"PK" if excel else b"PAR1"):
+            require_text(path, beginning)
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not a readable {name} file: {reason:.200}") from (
             error
@@ -228,6 +241,7 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
 def _decode(path: Path) -> str:
     """The text of a file, in the encoding that its bytes suggest."""
     raw = unpacked(path)
+    require_text(path, raw)
     announced = [encoding for mark, encoding in MARKS.items() if raw.startswith(mark)]
     if not announced and b"\0" in raw:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
@@ -294,6 +308,31 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
     return header
+
+
+def line_of(path: str, row: int) -> int | None:
+    """The line in which a row ends; None if it has none, as in a Parquet file.
+
+    Parameters
+    ----------
+    path : str
+        A file that :func:`read_frame` has read.
+    row : int
+        The number of the row, from 0, without the header.
+    """
+    file = Path(path)
+    kind = file.suffix.lower()
+    if not file.is_file() or kind in (*PARQUET, *MUDATA):
+        return None
+    if kind in EXCEL:
+        return row + 2
+    text = _decode(file)
+    reader = csv.reader(
+        io.StringIO(text), delimiter=_separator(text), skipinitialspace=True
+    )
+    filled = (cells for cells in reader if len(cells) > 1 or "".join(cells).strip())
+    next(islice(filled, row + 1, None), None)
+    return reader.line_num
 
 
 def _decimal_mark(path: Path, text: str, separator: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import compress
@@ -15,13 +15,14 @@ import numpy as np
 
 from kernelweave.cli.read import (
     MUDATA,
+    line_of,
     pandas_or_why,
     read_frame,
     read_mudata,
     suggest,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import counted, some, with_names
+from kernelweave.views.columns import counted, id_reader, some, with_names
 from kernelweave.views.ids import check_distinct, read_ids
 from kernelweave.views.raw_columns import DATE
 from kernelweave.views.tables import join_tables
@@ -219,11 +220,40 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     )
 
 
+def check_unnamed(
+    arguments: Sequence[str], columns: Sequence[str], files: Sequence[str]
+) -> None:
+    """Refuse names of tables, or several tables, for a model of one table.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        The tables of new rows, as ``FILE`` or ``NAME=FILE``.
+    columns : sequence of str
+        The columns that the model was fitted to. Those of several tables are called
+        TABLE.COLUMN, which a column of a single one may be, too.
+    files : sequence of str
+        The arguments of the fit; empty if they are unknown.
+    """
+    joined = all("." in name for name in columns)
+    if len(files) == 1 and Path(files[0]).suffix.lower() not in MUDATA:
+        joined = "=" in files[0] and joined
+    if joined:
+        return
+    one = f"the model was fitted to one table, with the columns {some(columns, 5)}"
+    if len(arguments) > 1:
+        raise ValueError(f"{one}; pass one file with all of them")
+    name, equals, path = arguments[0].partition("=")
+    if equals and not Path(arguments[0]).exists():
+        raise ValueError(f"{one}; pass {path!r} without {name + equals!r} before it")
+
+
 def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     """Rows to be predicted by a fitted model, with NaN for tables that are absent."""
     target = None
     if label is not None and tables.owners(label):
         tables, target = _taken(tables, label, "the label column")
+    check_numbers(tables, number_columns(model))
     wanted = [str(name) for name in model.feature_names_in_]
     joined = _join(tables, None)
     given = {
@@ -264,6 +294,49 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     data = with_dates(data, tables.files.values(), texts)
     found = replace(joined, data=data, views=views, target=target)
     return with_labels(found, tables, model)
+
+
+def number_columns(model: Any) -> set[str]:
+    """Names of the columns that a fitted model uses as numbers, as they are."""
+    of_ids = {view.name for view in model._views if id_reader(view) is not None}
+    return {
+        record["column"]
+        for record in model.column_summary_
+        if record["kind"] == record["use"] == "number" and record["view"] not in of_ids
+    }
+
+
+def check_numbers(tables: Tables, columns: Collection[str]) -> None:
+    """Refuse text in columns of numbers; say in which file and line it is."""
+    pandas = pandas_or_why()
+    for name, frame in tables.frames.items():
+        for column in frame.columns:
+            cells = frame[column]
+            full_name = column if tables.alone else f"{name}.{column}"
+            numeric = pandas.api.types.is_numeric_dtype(cells)
+            if numeric or full_name not in columns:
+                continue
+            is_text = cells.map(lambda value: isinstance(value, str)).to_numpy(bool)
+            texts = cells.where(is_text).astype(str)
+            numbers = [
+                pandas.to_numeric(form, errors="coerce").notna().to_numpy()
+                for form in (texts, texts.str.replace(",", "."))
+            ]
+            # text made the rest of the column text, which is not what is wrong
+            odd = is_text & ~numbers[0] & ~numbers[1]
+            wrong = odd if odd.any() else is_text
+            if not wrong.any():
+                continue
+            row = int(wrong.argmax())
+            where = f"{frame.index.name} {frame.index.tolist()[row]!r}"
+            if (line := line_of(tables.files[name], row)) is not None:
+                where = f"line {line} ({where})"
+            raise ValueError(
+                f"{tables.files[name]}, {where}: the column {column!r} holds "
+                f"{cells.iloc[row]!r:.80}, but held numbers when the model was fitted "
+                f"({counted(wrong.sum(), 'cell')} with text); write it as a number, or "
+                "leave the cell empty"
+            )
 
 
 def with_dates(data: Any, files: Iterable[str], texts: Sequence[str] = ()) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelweave import kernels
+from kernelweave._files import require_file
 from kernelweave.cli.read import suggest
 from kernelweave.kernels.spec import KERNELS
 
@@ -41,6 +42,7 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
     if options.views is None:
         return
     path = Path(options.views)
+    require_file(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

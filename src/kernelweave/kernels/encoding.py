@@ -207,6 +207,8 @@ def _use(label: Any, column: Column) -> ColumnUse:
             reason += f", next to {undated[0]!r:.40}" if undated else f": {first!r}"
         elif 2 * len(strange) > n_values:
             reason = f"numbers or dates in an unknown form: {strange[0]!r:.40}"
+        elif measures := _with_units(known):
+            reason = f"numbers with a unit: {measures[0]!r:.40}"
     if reason:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
@@ -218,6 +220,21 @@ def _use(label: Any, column: Column) -> ColumnUse:
 
 #: Numbers and dates in other forms, too many to read: 1,234.5 and 5 % and 31.12.20.
 MEASURE = re.compile(r"[<>+-]?\d[\d.,'/: -]*%?")
+#: A number with a unit, such as 0.13 mg, 5 mmol/l or 36.6 °C; and the most units that
+#: a column has, while ids such as 12A and 13B have many endings.
+WITH_UNIT = re.compile(
+    r"[<>~]?\s*[+-]?\d[\d.,]*(?:[eE][+-]?\d+)?\s*([^\W\d_].*|[%‰°].*)"
+)
+MOST_UNITS = 3
+
+
+def _with_units(values: list[str]) -> list[str]:
+    """The numbers with units, if these are most of the values."""
+    found = {
+        value: match[1] for value in values if (match := WITH_UNIT.fullmatch(value))
+    }
+    few = len(set(found.values())) <= MOST_UNITS
+    return list(found) if few and 2 * len(found) > len(values) else []
 
 
 def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> ColumnUse:

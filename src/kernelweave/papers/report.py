@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import kernelweave
-from kernelweave._files import to_csv
+from kernelweave._files import require_file, to_csv
 from kernelweave._writing import written_whole
 from kernelweave.inspection._figure import can_draw, save_figure
 from kernelweave.papers.experiment import Published
@@ -179,6 +179,7 @@ def _wide_table(results: Results, cells: list[Cell]) -> str:
 
 def kept_text(page: Path) -> str:
     """What stays on a page: everything up to :data:`MARK`."""
+    require_file(page)
     before, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{page} has no line {MARK.strip()!r} to write after")

@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave._text import escaped
 from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import library
 from kernelweave.inspection._rows import as_stack, targets_of
@@ -87,14 +88,23 @@ def write_report(
 
 
 def _template() -> Any:
-    """The page, to be filled in; all values are escaped, except our own drawings."""
+    """The page, to be filled in; all values are escaped, except our own drawings.
+
+    In these, too, controls are written out, which labels and names may hold.
+    """
     needed = "a report needs jinja2: pip install 'kernelweave[report]'"
     jinja2 = library("jinja2", needed)
     environment = jinja2.Environment(
         autoescape=True,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     text = files("kernelweave.report").joinpath("page.html").read_text("utf-8")
     return environment.from_string(text)
+
+
+def _without_controls(value: Any) -> Any:
+    """A value of the template; markup stays markup."""
+    return type(value)(escaped(value)) if isinstance(value, str) else value
