@@ -68,7 +68,7 @@ class ClassHits:
         ]
         return (
             f"no row of {some(names)} was recognised when it was left out, so expect "
-            "none to be recognised among new rows, however high the accuracy"
+            "none to be recognised among new rows, however good the score"
         )
 
 
