@@ -112,12 +112,11 @@ class MixtureKDA(KernelDiscriminant):
         times the cost of the fit alone. There are fewer if every class has fewer rows.
         None skips them: the temperature then comes from rows left out one by one, at
         the levels and weights that were learned with them.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead); train
+    missing : {"available", "zero", "error"}, default="available"
+        What to do with a row that lacks a view (its entries there are all NaN): train
         each expert on the rows that have its view, and renormalise the weights over the
-        experts that a row has ("available"); or fill centred kernels with zeros
-        ("zero").
+        experts that a row has ("available"); fill centred kernels with zeros ("zero");
+        or refuse it. See :doc:`/user_guide/mixture`.
     solver : {"auto", "newton", "em"}, default="auto"
         How the concave problem is solved; "auto" is Newton's method. Where rows lack
         views (``missing="available"``) it is not concave, and EM solves it.
@@ -222,7 +221,7 @@ class MixtureKDA(KernelDiscriminant):
     class_weight: Any = None
     priors: Any = None
     cv: Any = 5
-    missing: Missing = "error"
+    missing: Missing = "available"
     solver: Literal["auto", "newton", "em"] = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
@@ -370,7 +369,7 @@ class MixtureKDA(KernelDiscriminant):
         projected, spread = self._project(data), self._projector.spread(data.observed)
         known = None if spread is None else from_numpy(spread, projected)
         scores = self.gaussians_.log_joint(projected, known)
-        return self._where_known(scores, projected)
+        return self._where_known(scores, projected, data.observed)
 
     def _spread_of(self, X: Any) -> np.ndarray | None:
         data = self._observed_rows(X, "contributions")
