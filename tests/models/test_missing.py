@@ -28,8 +28,9 @@ from kernelweave import (
     SubspaceKernel,
     TransductiveKernelSVC,
 )
+from kernelweave import _array as memory
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import KernelWarning
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe
 
 pytestmark = pytest.mark.filterwarnings(
@@ -474,6 +475,22 @@ def test_rows_decide_how_kernels_are_held(model, missing, features, rng):
     assert_array_equal(found.kernel_weights_, wanted.kernel_weights_)
     if hasattr(found, "features_"):
         assert found.features_.representation == wanted.features_.representation
+
+
+@every_mode
+def test_only_rows_that_lack_a_view_need_matrices(missing, rng, monkeypatch):
+    """Too little memory for 18 kernels, but not for one."""
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 2
+    views = [(name, ["rbf"] * 9, columns) for name, _, columns in TWO]
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 10 * 60**2 * 8)
+    model = KernelFDA(views, missing=missing, cv=None).fit(X, y)
+    assert model.kernel_map_.fit().held_as == "on the fly"
+    X[3, 2:] = np.nan
+    with pytest.raises(MemoryRefusedError, match=r"lack a view, 1 of 60, .* drop "):
+        model.fit(X, y)
+    flexible = MultipleKernelFDA(views, missing=missing, cv=None)
+    with pytest.raises(ValueError, match=r"NaN in row 3.* do not fit.*impute the view"):
+        flexible.fit(X, y)
 
 
 def test_kernels_on_the_fly_serve_new_rows_without_a_view(rng):

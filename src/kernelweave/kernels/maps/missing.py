@@ -35,6 +35,7 @@ from kernelweave._array import (
     take,
     zeros,
 )
+from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.centering import (
     STANDARD,
@@ -95,8 +96,9 @@ class CompletedKernelMap(KernelMap):
         work_matrices: float | None = None,
         standard: Standard = STANDARD,
     ) -> None:
-        weighting = row_weights, scale_rows
-        super().__init__(source, psd, *weighting, storage, work_matrices, standard)
+        super().__init__(
+            source, psd, row_weights, scale_rows, storage, work_matrices, standard
+        )
         assert source.observed is not None
         self.missing, self.equal_trace = missing, equal_trace
         views = list(dict.fromkeys(self.view_names))
@@ -106,6 +108,19 @@ class CompletedKernelMap(KernelMap):
 
     def _may_recompute(self) -> bool:
         return bool(np.all(self.observed)) and super()._may_recompute()
+
+    def _allocate(self, like: Array) -> Array:
+        try:
+            return super()._allocate(like)
+        except MemoryRefusedError as error:
+            if np.all(self.observed):
+                raise
+            n_lacking = int(np.sum(~np.all(self.observed, axis=1)))
+            raise MemoryRefusedError(
+                f"{error}. Only rows that lack a view, {n_lacking} of "
+                f"{len(self.observed)}, need kernels as matrices: drop these rows, or "
+                "impute the view"
+            ) from error
 
     def _complete(self, bank: DenseBank) -> None:
         removed: dict[int, float] = {}

@@ -1103,8 +1103,8 @@ def map_rows(
     """
     read, like = on_device(model, read)
     data, names, views, positions = read
-    may_lack, lacking = model.missing != "error", not np.all(data.observed)
-    observed = data.observed if may_lack else None
+    lacking = not np.all(data.observed)
+    observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
     if views:
         movable = standard.is_default
@@ -1129,15 +1129,29 @@ def map_rows(
         )
     storage: Storage = "fastest" if _learns_once(model) else "auto"
     storage = "on_the_fly" if on_the_fly else storage
-    weighting = row_weights, model._least_squares
-    keeping = storage, _work_matrices(model), standard
-    if may_lack:
-        completing = model.missing, bool(model.signed)
-        kernel_map: KernelMap = CompletedKernelMap(
-            source, model.psd, *completing, *weighting, *keeping
+    work = _work_matrices(model)
+    if model.missing == "error":
+        kernel_map = KernelMap(
+            source,
+            model.psd,
+            row_weights,
+            model._least_squares,
+            storage,
+            work,
+            standard,
         )
     else:
-        kernel_map = KernelMap(source, model.psd, *weighting, *keeping)
+        kernel_map = CompletedKernelMap(
+            source,
+            model.psd,
+            model.missing,
+            equal_trace=bool(model.signed),
+            row_weights=row_weights,
+            scale_rows=model._least_squares,
+            storage=storage,
+            work_matrices=work,
+            standard=standard,
+        )
     return RowMap(kernel_map, like, source.views, positions)
 
 
