@@ -50,6 +50,7 @@ from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.spec import imputes
 from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
@@ -626,9 +627,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         precomputed = is_precomputed(self.views)
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
-        # A row lacks a view if it is all NaN there, and needs another.
-        several = not precomputed and len(self.views or ()) > 1
-        tags.input_tags.allow_nan = self.missing != "error" and several
+        # A row may lack a view, but not its only one, unless that imputes entries.
+        only = self.views is None
+        if isinstance(self.views, list) and len(self.views) == 1:
+            view = self.views[0]
+            only = not (isinstance(view, tuple) and imputes(view[1]))
+        tags.input_tags.allow_nan = self.missing != "error" and not only
         tags.input_tags.sparse = not precomputed
         tags.target_tags.required = True
         tags.target_tags.multi_output = self._multi_output
