@@ -631,7 +631,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         only = self.views is None
         if isinstance(self.views, list) and len(self.views) == 1:
             view = self.views[0]
-            only = not (isinstance(view, tuple) and imputes(view[1]))
+            complete = isinstance(view, tuple) and len(view) == 3
+            only = not (complete and imputes(view[1]))
         tags.input_tags.allow_nan = self.missing != "error" and not only
         tags.input_tags.sparse = not precomputed
         tags.target_tags.required = True
