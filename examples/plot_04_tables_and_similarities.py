@@ -94,7 +94,7 @@ for chosen in (
 ):
     used = [view for view in views if view[0] in chosen]
     rows = np.logical_or.reduce([has[name] for name in chosen])
-    model = MultipleKernelFDA(used, norm=2, missing="zero", cv=None)
+    model = MultipleKernelFDA(used, norm=2, cv=None)
     found = cross_val_score(model, joined.data[rows], joined.target[rows], cv=5)
     reached = rows.mean()
     scores[f"{', '.join(chosen)}\n({reached:.0%} of samples)"] = (
@@ -116,7 +116,7 @@ left.set_yticks(places, scores)
 left.set_xlim(0.5, 1.0)
 left.set_xlabel("accuracy in five folds, all samples")
 
-model = MultipleKernelFDA(views, norm=2, missing="zero", cv=None)
+model = MultipleKernelFDA(views, norm=2, cv=None)
 model.fit(joined.data, joined.target)
 shares = model.view_shares_
 right.barh(list(shares)[::-1], list(shares.values())[::-1], color="#0072B2")

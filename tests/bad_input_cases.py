@@ -144,6 +144,16 @@ def new(change: Callable[[Any], Any], before: Change = lambda p: None) -> Change
     return apply
 
 
+def new_lacking(**given: Any) -> Change:
+    """Row 7 lacks the view "right" at prediction; the model has other parameters."""
+
+    def apply(p: Problem) -> None:
+        X, y, rows = p.X, p.y, at(np.nan, 7, slice(3, 6))(p.X)
+        p.later = lambda model: ask(clone(model).set_params(**given).fit(X, y), rows)
+
+    return apply
+
+
 def arguments(**given: Any) -> Change:
     """Further arguments of ``fit``."""
     return lambda p: p.fit.update(given)
@@ -740,7 +750,7 @@ add(
 )
 add(
     "a row without a view",
-    rows(at(np.nan, 7, slice(3, 6))),
+    both(rows(at(np.nan, 7, slice(3, 6))), params(missing="error")),
     "entries of the view 'right' are NaN",
     "row 7",
     "missing='available'",
@@ -748,9 +758,9 @@ add(
 add(
     "a row without any entry",
     rows(at(np.nan, 7)),
-    "entries of the view 'left' are NaN",
-    "row 7",
-    "Drop such rows",
+    "every view is missing",
+    "training row 7",
+    "drop them",
 )
 add(
     "text in a table, for a kernel on numbers",
@@ -1173,7 +1183,10 @@ add(
     "an id that a Similarity does not know",
     both(
         named(lambda X: X.assign(dose=[f"p{i}" for i in range(N)])),
-        params(views=[("graph", Similarity(np.eye(3), ["p0", "p1", "p2"]), "dose")]),
+        params(
+            views=[("graph", Similarity(np.eye(3), ["p0", "p1", "p2"]), "dose")],
+            missing="error",
+        ),
     ),
     "'p3', 'p4', 'p5' and 6 more",
     "View 'graph'",
@@ -2294,11 +2307,43 @@ add(
 )
 add(
     "missing views on the fly",
-    params(missing="zero", features="on_the_fly"),
+    both(rows(at(np.nan, 7, slice(3, 6))), params(features="on_the_fly")),
     "features='on_the_fly' keeps none",
-    "missing='zero'",
-    "use another value of features",
+    "row 7 lacks a view",
+    "Use another value of features",
     takes("features", "missing"),
+)
+add(
+    "missing views in kernels that are not centred",
+    both(rows(at(np.nan, 7, slice(3, 6))), params(centre=False)),
+    "centre=False",
+    "row 7 lacks a view",
+    "drop such rows",
+    takes("centre", "missing"),
+)
+add(
+    "new rows that lack a view, if kernels are not centred",
+    new_lacking(centre=False),
+    "row 7 lacks a view",
+    "centre=False",
+    "Pass rows that have every view",
+    takes("centre", "missing"),
+)
+add(
+    "a row without a view, for explicit features",
+    both(rows(at(np.nan, 7, slice(3, 6))), params(features="nystroem")),
+    "entries of the view 'right' are NaN",
+    "row 7",
+    "impute the view",
+    streams,
+)
+add(
+    "a view to be completed in new rows, with explicit features",
+    new_lacking(features="nystroem", missing="available"),
+    "row 7 lacks a view",
+    "explicit features",
+    "missing='zero'",
+    streams,
 )
 add(
     "noise='em' with weights that are not learned",

@@ -118,6 +118,41 @@ def table(path):
 # fit ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("missing", [None, "available"])
+def test_files_frames_and_arrays_treat_gaps_alike(tmp_path, frames, missing):
+    """Two views are lacking in some rows; both tell the classes apart a little."""
+    numbers = {**frames, "clinical": frames["clinical"][["patient", "dose", "subtype"]]}
+    ill = frames["mirna"]["patient"].astype(int) % 2
+    numbers["mirna"] = frames["mirna"].assign(m=frames["mirna"]["m"] + ill)
+    weaker = frames["rna"].drop(columns=["a", "b"])
+    numbers["rna"] = weaker.assign(c=np.sin(4 * weaker["c"]))
+    for name, frame in numbers.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    save = ["--save", str(tmp_path / "model.kw"), "--folds", "2", "--quiet"]
+    chosen = [] if missing is None else ["--missing", missing]
+    given = [*three(tmp_path), "--label", "subtype", *save, *chosen]
+    assert main(["fit", *given, "--out", str(tmp_path / "out")]) == 0
+    parameters = {} if missing is None else {"missing": missing}
+    joined = kernelweave.join_tables(numbers, on="patient", target="subtype")
+    model = MultipleKernelFDA(joined.views, cv=None, **parameters)
+    by_frame = model.fit(joined.data, joined.target).view_shares_
+    columns = [own for _, _, own in joined.views]
+    ends = np.cumsum([0, *map(len, columns)])
+    views = [
+        (name, "auto", list(range(start, end)))
+        for (name, _, _), start, end in zip(
+            joined.views, ends[:-1], ends[1:], strict=True
+        )
+    ]
+    X = joined.data[[name for own in columns for name in own]].to_numpy(float)
+    assert np.isnan(X).any()
+    model.set_params(views=views).fit(X, joined.target.to_numpy())
+    by_array = model.view_shares_
+    by_file = kernelweave.load(tmp_path / "model.kw").view_shares_
+    assert by_frame == pytest.approx(by_file, abs=1e-6)
+    assert by_array == pytest.approx(by_file, abs=1e-6)
+
+
 def test_three_tables_make_three_views(fitted, frames):
     """Any order of rows, rows missing in some; the label is never a feature."""
     model = kernelweave.load(fitted / "model.kw")
@@ -419,7 +454,9 @@ def test_predictions_of_new_rows(fitted, frames, tmp_path, capsys):
     warned += "warning: no row has the views mirna, clinical\n"
     for more in ([], ["--out", "new.csv"], ["--out", "new.csv", "--quiet"], ["--json"]):
         assert main(["predict", str(fitted / "model.kw"), *named, *more]) == 0
-        assert capsys.readouterr().err == warned
+        err = capsys.readouterr().err
+        assert err.startswith(warned)
+        assert "24 of 24 rows lack the view 'clinical' (0 %" in err[len(warned) :]
     # What the library predicts, with any table left out, to standard output.
     assert main(["predict", str(fitted / "model.kw"), *three(tmp_path, "rna")]) == 0
     lines = capsys.readouterr().out.splitlines()

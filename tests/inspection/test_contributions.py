@@ -96,6 +96,7 @@ def test_precomputed(estimator):
     assert found.views == model.kernel_names_
 
 
+@pytest.mark.filterwarnings("ignore:.*lacks? the view")
 @in_turn(estimator=ONE_OF_EACH, missing=["zero", "available", "available"])
 def test_missing_views(estimator, missing, rng):
     rows = rows_of(3)
@@ -107,6 +108,7 @@ def test_missing_views(estimator, missing, rng):
         assert np.all(found.parts[lacks] == 0)
 
 
+@pytest.mark.filterwarnings("ignore:.*without any view")
 @pytest.mark.parametrize("estimator", some(["KernelFDA", "ProbabilisticKDA"]))
 def test_without_any_view_only_class_shares_are_known(estimator):
     model = clone(estimator).set_params(views=VIEWS, missing="zero").fit(X, y)

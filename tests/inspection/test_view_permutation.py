@@ -168,7 +168,7 @@ def test_precomputed_kernels(problem, shape):
 def test_a_dict_that_lacks_a_kernel(problem):
     X, y = problem[0][TRAIN], problem[1][TRAIN]
     kernels = {"signal": X[:, :3] @ X[:, :3].T, "static": X[:, 3:] @ X[:, 3:].T}
-    model = KernelFDA("precomputed", cv=None).fit(kernels, y)
+    model = KernelFDA("precomputed", cv=None, missing="error").fit(kernels, y)
     del kernels["signal"]
     with pytest.raises(ValueError, match=r"X lacks the precomputed kernel.* 'signal'"):
         view_permutation_importance(model, kernels, y)
@@ -186,6 +186,7 @@ def test_missing_views_stay_missing(problem):
     assert by_view(rows)["signal"] > 0.1  # measured: 0.3
 
 
+@pytest.mark.filterwarnings("ignore:.*lack the view 'static'")
 def test_a_table_without_the_columns_of_a_view(problem):
     pd = pytest.importorskip("pandas")
     X, y = problem

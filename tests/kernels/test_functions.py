@@ -17,12 +17,14 @@ from scipy.sparse import csr_array, issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso
 from sklearn.metrics import pairwise
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
     PolynomialFeatures,
@@ -736,6 +738,10 @@ def test_absolute_differences_of_sparse_rows_need_no_dense_ones():
         (make_pipeline(SelectKBest(), StandardScaler()), True),
         (make_column_transformer(("passthrough", [0]), (SelectKBest(), [1, 2])), True),
         (make_column_transformer(("passthrough", [0]), (PCA(), [1, 2])), False),
+        (make_union(PCA(), SelectKBest()), True),
+        (make_union(PCA(), StandardScaler()), False),
+        (PLSRegression(), True),
+        (LinearDiscriminantAnalysis(), True),
     ],
     ids=lambda value: repr(value)[:40],
 )

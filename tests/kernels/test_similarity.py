@@ -217,7 +217,8 @@ def test_models_with_frames_can_be_saved(ids, table, tmp_path):
 
 def test_unknown_ids_are_an_error_with_examples(table):
     X, y = table
-    model = KernelFDA(beside(Similarity(products(X), IDS)), cv=None).fit(X, y)
+    views = beside(Similarity(products(X), IDS))
+    model = KernelFDA(views, cv=None, missing="error").fit(X, y)
     new = X.assign(id=["new", *IDS[1:]])
     with pytest.raises(
         ValueError, match=r"'right': Similarity lacks 1 id.*'new'.*has 40"
@@ -228,6 +229,7 @@ def test_unknown_ids_are_an_error_with_examples(table):
 
 
 @every_estimator
+@pytest.mark.filterwarnings("ignore:.* the view 'right'")
 def test_unknown_ids_lack_the_view(estimator, table):
     X, y = table
     X.loc[[2, 7], ["c", "d"]] = np.nan  # the samples that were never compared

@@ -319,14 +319,29 @@ def test_the_unit_of_unscaled_kernels_is_that_of_alpha(rows):
 
 
 REFUSED = [
-    ({"missing": "zero", "centre": False}, "missing='zero'.*centre=False"),
-    ({"missing": "available", "scale": None}, "missing='available'.*scale=None"),
     ({"features": "nystroem", "scale": None}, "scale='trace' only; got None"),
     ({"alpha": "learn", "scale": None}, "alpha='learn'.*got scale=None"),
     ({"objective": "loo", "scale": None}, "objective='loo'.*got scale=None"),
     ({"centre": "no"}, "'centre' parameter of MultipleKernelFDA must be a bool"),
     ({"scale": "unit"}, "'scale' parameter of MultipleKernelFDA must be 'trace' or"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"missing": "zero", "centre": False}, "missing='zero'.*centre=False"),
+        ({"missing": "available", "scale": None}, "missing='available'.*scale=None"),
+    ],
+)
+def test_rows_that_lack_a_view_need_centred_kernels(params, message, rows):
+    X, y, _ = rows
+    views = [("first", "rbf", [0]), ("second", "rbf", [1])]
+    model = MultipleKernelFDA(views, **params).fit(X, y)  # nothing to complete
+    X = X.copy()
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match=f"{message}.*row 0 lacks a view"):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize(("params", "message"), REFUSED)

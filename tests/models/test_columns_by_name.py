@@ -160,6 +160,7 @@ def test_arrays_are_read_by_position(estimator, table):
 
 
 @in_turn(estimator=some(NAMED), missing=["available", "zero"])
+@pytest.mark.filterwarnings("ignore:.* the view 'right'")
 def test_gaps_go_with_their_columns(estimator, missing, table):
     X, y = table
     views = [("left", "linear", ["a", "b"]), ("right", "rbf", ["c", "d"])]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from estimators import ONE_EACH, fits_with, has, in_turn, kinds, some, unless
 from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave.evaluation import evaluate
+from kernelweave.inspection import view_pvalues
+from kernelweave.kernels import Pipe
 
 VIEWS = [("left", "rbf", slice(0, 10)), ("right", "rbf", slice(10, 20))]
 LINEAR = [("left", "linear", slice(0, 10)), ("right", "linear", slice(10, 20))]
@@ -213,3 +220,131 @@ def test_a_clear_signal_has_no_remark(model, rng):
     assert not any("no evidence" in one for one in model.kernel_map_.remarks)
     # measured over 21 seeds: 1, with every model
     assert model.loo_score_ > 0.9 and model.score(X_new, new) > 0.9
+
+
+# Transformers that use y --------------------------------------------------------------
+
+
+class Best(TransformerMixin, BaseEstimator):
+    """The columns that agree best with y if there is one, and the first otherwise.
+
+    Its tags do not say that it uses y.
+    """
+
+    def fit(self, X, y=None):
+        self.chosen_ = np.arange(5)
+        if y is not None:
+            self.chosen_ = np.argsort(np.abs((y - np.mean(y)) @ X))[-5:]
+        return self
+
+    def transform(self, X):
+        return X[:, self.chosen_]
+
+
+class Demanding(Best):
+    """The same, which cannot be fitted without y."""
+
+    def fit(self, X, y):
+        return super().fit(X, y)
+
+
+class Secretive(Best):
+    """The same, whose ``fit`` fails without y."""
+
+    def fit(self, X, y=None):
+        if y is None:
+            raise ValueError("labels, please")
+        return super().fit(X, y)
+
+
+class Tagged(Best):
+    """The same, whose tags say that it uses y."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class Wrapper(Best):
+    """Passes y on to another one, and says nothing."""
+
+    def fit(self, X, y=None):
+        self.inner_ = Demanding().fit(X, y) if y is not None else Best().fit(X)
+        return self
+
+    def transform(self, X):
+        return self.inner_.transform(X)
+
+
+BY_NAME = {
+    "untagged": Best(),
+    "demanding": Demanding(),
+    "tagged": Tagged(),
+    "wrapper": Wrapper(),
+    "selection": SelectKBest(k=5),
+    "partial least squares": PLSRegression(n_components=2),
+    "pipeline": make_pipeline(Demanding()),
+    "columns": ColumnTransformer([("best", Demanding(), slice(0, 400))]),
+    "untagged columns": ColumnTransformer([("best", Best(), slice(0, 400))]),
+    "union": FeatureUnion([("best", SelectKBest(k=5))]),
+    "untagged union in a pipeline": make_pipeline(FeatureUnion([("best", Best())])),
+}
+SILENT = ("untagged", "wrapper", "untagged columns", "untagged union in a pipeline")
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize(
+    "model",
+    some(
+        (
+            "KernelFDA",
+            "MultipleKernelFDA-l1",
+            "MultipleKernelRidge-l2-learn",
+            "ProbabilisticKDA",
+            "MixtureKDA",
+        ),
+        cv=5,
+    ),
+)
+def test_no_transformer_makes_noise_look_like_signal(model, name, rng):
+    """Selected by all labels, columns of noise would score 0.8 to 0.9 in folds."""
+    X, y = rng.normal(size=(60, 400)), np.arange(60) % 2
+    views = [("best", Pipe(BY_NAME[name], "linear"), slice(None))]
+    model = clone(model).set_params(views=views).fit(X, y)
+    score = getattr(model, "cv_score_", None)
+    seen = any("has seen the targets" in r for r in model.kernel_map_.remarks)
+    assert seen is (name not in SILENT)
+    assert score is not None or seen
+    if score is not None:  # measured: up to 0.65, and R^2 up to 0
+        assert score < (0.72 if is_classifier(model) else 0.1)
+    if not seen and hasattr(model, "loo_score_"):
+        assert model.loo_score_ < 0.72
+
+
+@pytest.mark.measured
+def test_evaluation_fits_transformers_again(rng):
+    X, y = rng.normal(size=(60, 400)), np.arange(60) % 2
+    views = [("best", Pipe(Tagged(), "linear"), slice(None)), ("one", "linear", [0])]
+    model = KernelFDA(views, alpha=0.1).fit(X, y)
+    assert model.score(X, y) > 0.75
+    found = evaluate(model, X, y, cv=5, baselines=False).table[0]
+    assert found["score"] < 0.7  # measured: 0.5
+
+
+def test_a_transformer_that_hides_its_need_for_targets(rng):
+    X, y = rng.normal(size=(30, 8)), np.arange(30) % 2
+    model = KernelFDA([("best", Pipe(Secretive(), "linear"), slice(None))])
+    with pytest.raises(
+        ValueError, match=r"'best': Secretive .*labels.*required = True"
+    ):
+        model.fit(X, y)
+
+
+def test_decoys_need_kernels_that_have_not_seen_the_targets(rng):
+    X, y = rng.normal(size=(30, 8)), np.arange(30) % 2
+    views = [("best", Pipe(Tagged(), "linear"), slice(0, 6)), ("one", "rbf", [6, 7])]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="view 'best' was fitted to y"):
+        view_pvalues(model, X, y, n_decoys=9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -27,9 +28,14 @@ from kernelweave import (
     SubspaceKernel,
     TransductiveKernelSVC,
 )
+from kernelweave import _array as memory
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import KernelWarning
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(lacks? the view|without any view):kernelweave.exceptions.KernelWarning"
+)
 
 #: The mixture has one expert per view in place of completed kernels.
 MODELS = (*ONE_EACH, "MultipleKernelFDA-l1-learn", "KernelAlignment-features")
@@ -364,10 +370,10 @@ def test_single_entries_of_kernels_are_refused(model, missing, gappy):
 
 @pytest.mark.one_seed
 @every_model
-def test_nan_is_refused_by_default(model, gappy):
+def test_rows_that_lack_a_view_are_refused_if_asked(model, gappy):
     problem, mask, _ = gappy
     mask[0], mask[1] = [False, True, True], True
-    model = clone(model).set_params(views=problem.views)
+    model = clone(model).set_params(views=problem.views, missing="error")
     with pytest.raises(ValueError, match=r"view 'first' are NaN.*missing='avail"):
         model.fit(hide(problem.X, mask), problem.y)
     model.fit(problem.X, problem.y)
@@ -392,14 +398,141 @@ def test_explicit_features_need_every_view(model, missing, gappy):
     problem, mask, _ = gappy
     X = hide(problem.X, mask)
     model = clone(model).set_params(views=problem.views, missing=missing)
-    with pytest.raises(ValueError, match=r"missing='error' only.*features='nystroem'"):
+    with pytest.raises(ValueError, match=r"view 'first' are NaN.*features='nystroem'"):
         clone(model).set_params(features="nystroem").fit(X, problem.y)
-    with pytest.raises(ValueError, match=r"missing='error' only.*in portions"):
+    with pytest.raises(ValueError, match=r"view 'first' are NaN.*in portions"):
         clone(model).fit(iter([(X, problem.y)]))
-    assert not hasattr(model, "partial_fit")
+    with pytest.raises(ValueError, match=r"view 'first' are NaN.*in portions"):
+        clone(model).partial_fit(X, problem.y)
     exact = clone(model).set_params(features="exact").fit(X, problem.y)
     assert_array_equal(output(exact, X), output(model.fit(X, problem.y), X))
     assert str(exact.features_).startswith("kernels")
+
+
+# ------------------------------------------------------------------ the default
+
+TWO = [("first", ["linear", RBF(gamma=0.2)], [0, 1]), ("second", "linear", [2, 3])]
+
+
+def without_second(X, n):
+    """The first n rows of X (m, 4), which lack the second view."""
+    X = X[:n].copy()
+    X[:, 2:] = np.nan
+    return X
+
+
+@pytest.mark.filterwarnings("default:.*lacks? the view")
+@pytest.mark.parametrize("model", some(ONE_EACH))
+def test_new_rows_that_lack_a_view_are_told(model, make_problem, rng):
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+    X[:, 0] += 2 * y
+    model = clone(model).set_params(views=TWO).fit(X, y)
+    with pytest.warns(KernelWarning, match="3 of 3 rows lack the view 'second' \\(0 %"):
+        found = output(model, without_second(X, 3))
+    assert np.all(np.isfinite(found))
+    X[:3, 2:] = np.nan  # 7.5 % of the rows: too few to learn from
+    model.fit(X, y)
+    with pytest.warns(KernelWarning, match="1 of 4 rows lacks .*'second' \\(7.5 %"):
+        output(model, X[2:6])
+    X[:4, 2:] = np.nan
+    model.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        output(model, X[2:6])
+
+
+@pytest.mark.parametrize("model", some(ONE_EACH))
+def test_tables_and_arrays_refuse_alike(model, rng):
+    pd = pytest.importorskip("pandas")
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+    table = pd.DataFrame(X, columns=list("abcd"))
+    views = [("first", "auto", ["a", "b"]), ("second", "auto", ["c", "d"])]
+    model = clone(model).set_params(views=views, missing="error").fit(table, y)
+    gappy = table.copy()
+    gappy.loc[5, ["c", "d"]] = np.nan
+    gappy.loc[6, "c"] = np.nan  # which "auto" fills, as always
+    for refused in (lambda: clone(model).fit(gappy, y), lambda: output(model, gappy)):
+        with pytest.raises(ValueError, match="view 'second' are NaN in row 5"):
+            refused()
+    model.fit(gappy.drop(index=5), np.delete(y, 5))
+    with pytest.raises(ValueError, match="view 'second' are NaN in row 5"):
+        output(model, gappy)
+
+
+@every_mode
+@pytest.mark.parametrize("model", some(ONE_EACH, takes("features")))
+@pytest.mark.parametrize("features", ["on_the_fly", "nystroem", "auto"])
+def test_rows_decide_how_kernels_are_held(model, missing, features, rng):
+    """Nothing lacks a view, so the parameter must not matter."""
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+    X[:, 0] += 2 * y
+    if features == "nystroem" and not hasattr(model, "partial_fit"):
+        pytest.skip("it has no explicit features")
+    parameters = {"views": TWO, "features": features, "missing": missing}
+    found = clone(model).set_params(**parameters).fit(X, y)
+    wanted = clone(found).set_params(missing="error").fit(X, y)
+    assert_array_equal(output(found, X), output(wanted, X))
+    assert_array_equal(found.kernel_weights_, wanted.kernel_weights_)
+    if hasattr(found, "features_"):
+        assert found.features_.representation == wanted.features_.representation
+
+
+@every_mode
+def test_only_rows_that_lack_a_view_need_matrices(missing, rng, monkeypatch):
+    """Too little memory for 18 kernels, but not for one."""
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 2
+    views = [(name, ["rbf"] * 9, columns) for name, _, columns in TWO]
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 10 * 60**2 * 8)
+    model = KernelFDA(views, missing=missing, cv=None).fit(X, y)
+    assert model.kernel_map_.fit().held_as == "on the fly"
+    X[3, 2:] = np.nan
+    with pytest.raises(MemoryRefusedError, match=r"lack a view, 1 of 60, .* drop "):
+        model.fit(X, y)
+    flexible = MultipleKernelFDA(views, missing=missing, cv=None)
+    with pytest.raises(ValueError, match=r"NaN in row 3.* do not fit.*impute the view"):
+        flexible.fit(X, y)
+
+
+def test_kernels_on_the_fly_serve_new_rows_without_a_view(rng):
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+    X[:, 0] += 2 * y
+    for missing in ("zero", "available"):
+        parameters = {"alpha": 0.1, "cv": None, "missing": missing}
+        stored = KernelFDA(TWO, **parameters).fit(X, y)
+        anew = KernelFDA(TWO, features="on_the_fly", **parameters).fit(X, y)
+        gaps = without_second(X, 5)
+        assert_allclose(output(anew, gaps), output(stored, gaps), rtol=1e-7)
+
+
+@pytest.mark.parametrize("model", some(ONE_EACH, has("partial_fit")))
+def test_explicit_features_serve_new_rows_without_a_view(model, rng):
+    """Linear features are exact, so the kernels they stand for say the same."""
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 2
+    X[:, 0] += 2 * y
+    views = [(name, "linear", columns) for name, _, columns in TWO]
+    model = clone(model).set_params(views=views, alpha=0.1)
+    wanted = clone(model).fit(X, y)
+    found = clone(model).set_params(features="nystroem", n_features=4).fit(X, y)
+    rows = np.vstack([X[:5], without_second(X, 5)])
+    assert_allclose(output(found, rows), output(wanted, rows), rtol=1e-4, atol=1e-5)
+    assert np.abs(output(found, rows)[:5] - output(found, rows)[5:]).max() > 1e-2
+    with pytest.raises(ValueError, match=r"rows 5, 6.*'available'.*explicit features"):
+        output(clone(found).set_params(missing="available").fit(X, y), rows)
+
+
+def test_a_complete_row_at_the_mean_is_no_row_without_views():
+    """Both project to exactly zero, but only of the first anything is known."""
+    half = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 5.0], [1.0, -4.0]])
+    X, y = np.vstack([half, -half, 0 * half[:1]]), np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
+    views = [("first", "linear", [0]), ("second", "linear", [1])]
+    plain = KernelFDA(views, cv=None, missing="error").fit(X, y)
+    model = KernelFDA(views, cv=None).fit(X, y)
+    assert np.all(model.transform(X[-1:]) == 0)
+    rows = np.vstack([X[-1:], [[np.nan, np.nan]]])
+    found = model.predict_proba(rows)
+    assert_array_equal(found[:1], plain.predict_proba(X[-1:]))
+    assert_allclose(found[1], [4 / 9, 5 / 9])
+    assert abs(found[0, 0] - 4 / 9) > 1e-3
 
 
 # ------------------------------------------------------------------ pipelines
@@ -478,7 +611,8 @@ def test_every_estimator_has_the_parameter():
     tested = {type(param.values[0]) for param in some()}
     assert set(everyone) == tested
     for estimator in everyone:
-        assert estimator().get_params()["missing"] == "error"
+        best = "available" if estimator is MixtureKDA else "zero"
+        assert estimator().get_params()["missing"] == best
 
 
 @pytest.mark.one_seed
@@ -583,5 +717,9 @@ def test_rows_in_any_order(missing, gappy, rng):
 @pytest.mark.parametrize("model", some((*MODELS, SIGNED)))
 def test_tags(model):
     for missing, allowed in (("error", False), ("zero", True), ("available", True)):
-        tags = clone(model).set_params(missing=missing).__sklearn_tags__()
+        views = [("first", "rbf", [0, 1]), ("second", "rbf", [2, 3])]
+        model = clone(model).set_params(views=views, missing=missing)
+        tags = model.__sklearn_tags__()
         assert tags.input_tags.allow_nan is allowed
+        tags = model.set_params(views=views[:1]).__sklearn_tags__()
+        assert not tags.input_tags.allow_nan  # such a row would have no view at all

@@ -334,6 +334,7 @@ def test_variance_of_training_rows_with_gaps(make_problem, rng, missing):
     assert_allclose(variance, wanted[:, None] * model.amplitude_, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*(lacks? the view|without any view)")
 @every_mode
 def test_less_is_known_of_rows_with_gaps(make_problem, rng, missing):
     problem = make_problem(3)

@@ -20,6 +20,7 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import view_ablation
 
 pd = pytest.importorskip("pandas")
@@ -212,7 +213,8 @@ def test_a_dict_names_precomputed_kernels(estimator, table):
     kernels = {"all": kernel_of(X), "ab": kernel_of(X[["a", "b"]])}
     stack = np.stack(list(kernels.values()), axis=-1)
     plain = clone(estimator).set_params(views="precomputed").fit(stack, y)
-    named = clone(estimator).set_params(views="precomputed").fit(kernels, y)
+    named = clone(estimator).set_params(views="precomputed", missing="error")
+    named.fit(kernels, y)
     assert named.kernel_names_ == ["all", "ab"]
     assert list(named.view_weights_) == ["all", "ab"]
     new = {name: kernels[name].iloc[:7] for name in ("ab", "all")}
@@ -246,9 +248,11 @@ def test_a_dict_may_lack_a_kernel(table):
     kernels = {"all": kernel_of(X), "ab": kernel_of(X[["a", "b"]])}
     model = KernelFDA("precomputed", cv=None, missing="zero").fit(kernels, y)
     stack = np.stack([kernels["all"], np.full((30, 30), np.nan)], axis=-1)
-    found = output(model, {"all": kernels["all"]})
+    with pytest.warns(KernelWarning, match="30 of 30 rows lack the view 'ab'"):
+        found = output(model, {"all": kernels["all"]})
     model.fit(np.stack(list(kernels.values()), axis=-1), y)
-    assert_allclose(found, output(model, stack))
+    with pytest.warns(KernelWarning, match="30 of 30 rows lack the view 'kernel_1'"):
+        assert_allclose(found, output(model, stack))
     with pytest.raises(ValueError, match=r"same shape.*\(30, 30\).*\(30, 29\)"):
         model.predict(
             {"kernel_0": kernels["all"], "kernel_1": kernels["ab"].iloc[:, 1:]}

@@ -404,10 +404,14 @@ def test_what_is_wrong_with_new_rows():
         ({"size": ["1,5"] * (N - 1) + ["#NV"]}, "'text', such as '#NV'"),
         ({"size": [1e300] * N}, "row 0, column 'size' holds 1e.300, so values"),
         ({"size": np.inf}, r"infinity: View 'all': column 'size', row 0\. Correct"),
-        (dict.fromkeys(X, None), "NaN: every view is missing in rows 0, 1"),
     ):
         with pytest.raises(ValueError, match=message):
             quiet(model.predict, X.assign(**changes))
+    empty = X.assign(**dict.fromkeys(X, None))
+    with pytest.warns(KernelWarning, match=f"{N} of {N} rows without any view"):
+        model.predict(empty)
+    with pytest.raises(ValueError, match="view 'all' are NaN in rows 0, 1"):
+        quiet(model.set_params(missing="error").fit, empty, Y)
 
 
 def test_searches_and_folds():
@@ -611,8 +615,12 @@ def test_gaps_that_only_new_rows_have(estimator, rng):
             assert_array_equal(output(fitted, new), output(model, by_hand))
         assert len(caught) == 2
     empty = X.drop(index=2).reindex(range(4))
-    with pytest.raises(ValueError, match="every view is missing in row 2"):
-        output(model, empty)
+    if isinstance(model, MixtureKDA):
+        with pytest.raises(ValueError, match="every view is missing in new row 2"):
+            quiet(output, model, empty)
+    else:
+        with pytest.warns(KernelWarning, match="1 of 4 rows without any view"):
+            output(model, empty)
 
 
 def test_gaps_that_only_new_rows_have_in_products_and_folds(rng):

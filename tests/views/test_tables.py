@@ -12,6 +12,7 @@ from sklearn.base import clone
 import kernelweave
 from estimators import every_estimator, output
 from kernelweave import KernelFDA, join_tables
+from kernelweave.exceptions import KernelWarning
 from kernelweave.views.ids import read_ids
 
 pd = pytest.importorskip("pandas")
@@ -82,7 +83,8 @@ def test_every_estimator_takes_joined_tables(estimator, tables):
     new = join_tables(
         {"rna": tables["rna"], "clinical": tables["clinical"][:5]}, "patient"
     )
-    assert len(output(model, new.data)) == len(new.data) == 24
+    with pytest.warns(KernelWarning, match="19 of 24 rows lack the view 'clinical'"):
+        assert len(output(model, new.data)) == len(new.data) == 24
 
 
 def test_target_is_no_feature(tables):

@@ -146,7 +146,7 @@ def test_text_in_arrays_and_lists_is_named_but_only_where_used():
         ({(1, 0): -np.inf, (2, 1): np.nan}, r"row 1, column 0 holds -inf \(2 row"),
         (
             {(5, 0): np.nan, (5, 1): np.nan, (2, 0): np.nan, (2, 1): np.nan},
-            r"NaN: .* view 'rna' are NaN in rows 2, 5.*missing views",
+            r"NaN: .* view 'rna' are NaN in rows 2, 5.*missing='zero'",
         ),
     ],
 )

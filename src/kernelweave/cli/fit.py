@@ -46,6 +46,13 @@ from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
 from kernelweave.views.columns import counted, some, with_names
 
+#: What each value of ``missing`` does with a row that lacks a view.
+LACKING = {
+    "zero": "lets the views that a row lacks add nothing",
+    "available": "fills them in from the views that the row has",
+    "error": "refuses such rows",
+}
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -101,7 +108,7 @@ def read_problem(options: argparse.Namespace, model: Any = None) -> Problem:
             f"the label column {options.label!r} holds {y[0]:g} in every row, so there "
             "is nothing to predict; choose another column with --label"
         )
-    chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
+    chosen = {"norm": "loo", "alpha": "loo", **options.parameters}
     if "class_weight" in chosen:
         chosen["class_weight"] = _by_class(chosen["class_weight"], y)
     for name in chosen:
@@ -391,13 +398,11 @@ def _print_problem(problem: Problem, why: str) -> None:
     ]
     print(in_line(f"Views: {some(sizes, 10)}"))
     n_lacking = sum(map(bool, samples.lacking()))
+    missing = problem.model.missing
     if n_lacking:
-        how = "uses the views they have"
-        if problem.model.missing == "error":
-            how = "fills in their columns like other gaps if the kernel is 'auto'"
         print(
             f"Missing views: in {n_lacking} of {counted(len(problem.y), 'row')}; "
-            f"missing={problem.model.missing!r} (--missing) {how}"
+            f"missing={missing!r} (--missing) {LACKING[missing]}"
         )
     if samples.groups is not None:
         n_groups = len(np.unique(samples.groups.astype(str)))

@@ -207,8 +207,7 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     missing = (
         "what to do about rows that lack a view: let the view add nothing (zero, the "
         "default), fill it in from the other views (available), or refuse such rows "
-        "(error), except for views with the kernel auto, which fills in their columns "
-        "like other gaps"
+        "(error)"
     )
     option("--missing", None, missing, choices=["zero", "available", "error"])
     folds = (

@@ -195,10 +195,10 @@ def evaluate(
     if classify and hasattr(fitted, "transform"):
         axes = to_numpy(fitted.transform(X))
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
+    of_rows["has"] = observed_views(fitted, X)
     if pairwise:
         X = to_numpy(as_stack(X, fitted))
         X = X[:, :, None] if X.ndim == 2 else X
-    of_rows["has"] = observed_views(fitted, X)
 
     def predicted(name: str, method: Any, axes: np.ndarray | None = None) -> HeldOut:
         return out_of_fold(

@@ -269,7 +269,7 @@ def observed_views(model: Any, X: Any = None) -> np.ndarray | None:
     """
     seen: np.ndarray | None = model.kernel_map_.seen
     if X is not None and model._gaps:
-        seen = model._observed_rows(X, "predict").observed
+        seen = model._observed_rows(X, "inspection").observed
     return None if seen is None or np.all(seen) else seen
 
 

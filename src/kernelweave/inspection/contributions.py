@@ -25,6 +25,7 @@ from kernelweave.inspection._figure import (
 from kernelweave.inspection._rows import (
     last_step,
     model_and_rows,
+    observed_views,
     row_labels,
     views_of,
 )
@@ -162,7 +163,7 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
         [terms[:, view_of == v].sum(axis=1) for v in range(len(views))], axis=1
     )
     parts = projected @ readout.matrix  # (m, v, q)
-    intercept = _intercepts(model, readout, terms)
+    intercept = _intercepts(model, readout, terms, X)
     if readout.outputs is None:
         parts, intercept = parts[:, :, 0], intercept[:, 0]
     found = Bunch(
@@ -229,17 +230,19 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
     return Readout(values[..., 1:, :] - offset[..., None, :], offset, outputs, unit)
 
 
-def _intercepts(model: Any, readout: Readout, terms: np.ndarray) -> np.ndarray:
-    """The constant part (m, q) of each row; ``terms`` (m, p, r) are its projections."""
+def _intercepts(model: Any, readout: Readout, terms: np.ndarray, X: Any) -> np.ndarray:
+    """The constant part (m, q) of rows X; ``terms`` (m, p, r) are their projections."""
     offset = np.broadcast_to(readout.offset, (len(terms), readout.offset.shape[-1]))
-    if not model._gaps or not hasattr(model, "gaussians_"):
+    known = np.any(terms != 0, axis=(1, 2))
+    observed = None if np.all(known) else observed_views(model, X)
+    if observed is None or not hasattr(model, "gaussians_"):
         return offset.copy()
     # A row without any view projects to exactly zero; only the class shares are known.
     shares = np.asarray(model.gaussians_.log_prior, dtype=np.float64)
     if readout.outputs is None:
         shares = shares[1:] - shares[:1]
-    known = np.any(terms != 0, axis=(1, 2))[:, None]
-    return np.where(known, offset, shares[None, :])
+    known |= np.all(observed, axis=1)
+    return np.where(known[:, None], offset, shares[None, :])
 
 
 def _frame(found: Bunch, index: list[Any]) -> Any:

@@ -14,6 +14,7 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection._rows import design_for
 from kernelweave.kernels import DenseBank
+from kernelweave.kernels.spec import sees_targets
 from kernelweave.views.columns import counted, some
 
 #: With fewer orders of the rows than this, no p-value could be 0.05 or less.
@@ -126,6 +127,14 @@ def view_pvalues(
             "missing='available' the gaps of a view were filled from the others; use "
             "missing='zero'"
         )
+    for view in problem.model._views:
+        if sees_targets(view.kernel):
+            raise ValueError(
+                f"view_pvalues compares views with shuffled copies of themselves, but "
+                f"the transformer of the view {view.name!r} was fitted to y, which its "
+                "copies know as well. Use a transformer that does not need y, or "
+                "view_permutation_importance on held-out rows"
+            )
     bank, p, n = problem.bank, problem.bank.n_kernels, problem.n_rows
     does = "shuffles whole groups"
     design = design_for(problem.model, groups, n, "view_pvalues", does)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import Parameter, signature
 from numbers import Integral
 from typing import Any
 
@@ -474,7 +475,11 @@ class Pipe(Piped, Kernel):
     ----------
     transformer : transformer
         Any scikit-learn transformer, such as ``PCA(10)`` or ``OneHotEncoder()``. A
-        clone of it is fitted on the training rows and their targets. From a table it
+        clone of it is fitted on the training rows: to their targets only if it says
+        that it needs them, by its tags or by a ``fit(X, y)`` without a default for y.
+        All others never see y, so that scores on held-out rows stay honest; one with
+        ``fit(X, y=None)`` that is to use y needs ``tags.target_tags.required = True``
+        in its ``__sklearn_tags__``. From a table it
         receives the columns of the view as they are: text, categories, dates, gaps. One
         that takes text, such as ``TfidfVectorizer()``, receives the single column of
         its view. From arrays it receives NumPy arrays, except for
@@ -559,15 +564,14 @@ class Pipe(Piped, Kernel):
                 "Pipe: transformer must be a scikit-learn transformer object; found "
                 f"{self.transformer!r}."
             )
-        fitted = clone(self.transformer)
-        rows = X
+        fitted, rows = clone(self.transformer), X
         if isinstance(y, np.ma.MaskedArray):
-            known = ~np.ma.getmaskarray(y)
-            if needs_targets(fitted):
-                rows, y = X[np.flatnonzero(known)], y.data[known]
-            else:
-                y = y.data if np.all(known) else None
-        fitted.fit(_given(fitted, rows), y)
+            known = np.flatnonzero(~np.ma.getmaskarray(y))
+            rows, y = X[known], y.data[known]
+        if needs_targets(fitted):
+            fitted.fit(_given(fitted, rows), y)
+        else:
+            _fit_without_targets(fitted, X, rows, y)
         return fitted, apply_step(fitted, X)
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
@@ -621,10 +625,35 @@ def first_step(transformer: Any) -> Any:
     return transformer
 
 
-def needs_targets(transformer: Any) -> bool:
-    """Whether a transformer, or one inside it, is fitted to y.
+def _fit_without_targets(fitted: Any, X: Any, rows: Any, y: Any) -> None:
+    """Fit a transformer on X (n, d) alone.
 
-    Its tags say so, except for selections of columns, which may not need y.
+    If that fails, and a fit to the rows with targets y does not, the error says why y
+    was not passed.
+    """
+    try:
+        fitted.fit(_given(fitted, X))
+    except Exception as error:
+        if y is None:
+            raise
+        try:
+            clone(fitted).fit(_given(fitted, rows), y)
+        except Exception:
+            raise error from None
+        name = type(fitted).__name__
+        raise ValueError(
+            f"{name} cannot be fitted without y ({error}), but does not say that it "
+            "needs y, so scores of held-out rows would be too good. Set "
+            "tags.target_tags.required = True in its __sklearn_tags__"
+        ) from error
+
+
+def needs_targets(transformer: Any) -> bool:
+    """Whether a transformer, or one inside it, is fitted to y; all others never see it.
+
+    Its tags say so, or a y without a default in its ``fit``: some of scikit-learn's,
+    such as PLSRegression, have no such tag. Selections of columns may not need y in
+    general, and are fitted to it all the same.
     """
     if isinstance(transformer, type):
         return False
@@ -635,8 +664,22 @@ def needs_targets(transformer: Any) -> bool:
     fitted = hasattr(transformer, "get_params")  # unlike words and functions
     if fitted and get_tags(transformer).target_tags.required:
         return True
-    inside = getattr(transformer, "transformers", None) or ()
+    if fitted and _demands_targets(transformer):
+        return True
+    inside = [
+        *(getattr(transformer, "transformers", None) or ()),  # of a ColumnTransformer
+        *(getattr(transformer, "transformer_list", None) or ()),  # of a FeatureUnion
+    ]
     return any(needs_targets(item[1]) for item in inside)
+
+
+def _demands_targets(transformer: Any) -> bool:
+    """Whether ``fit`` has a y without a default."""
+    try:
+        parameters = signature(transformer.fit).parameters
+    except (AttributeError, TypeError, ValueError):  # none, or none that is known
+        return False
+    return "y" in parameters and parameters["y"].default is Parameter.empty
 
 
 def _given(transformer: Any, X: Any) -> Any:

@@ -372,8 +372,9 @@ def remarks_of(views: list[View]) -> list[str]:
         if sees_targets(view.kernel):
             found.append(
                 f"view {view.name!r}: its transformer has seen the targets of all "
-                "training rows, so leave-one-out results are too good, and there "
-                "is no cv_score_; judge the model by cross_val_score"
+                "training rows, so leave-one-out results are too good, and there is a "
+                "cv_score_ only if folds fit it again; judge the model by "
+                "cross_val_score"
             )
     return found
 

@@ -107,11 +107,11 @@ class KernelAlignment(KernelTransformer, KernelModel):
         semidefinite (Eq. 11). None: every row has a label.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. See
+        :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
         otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
@@ -191,7 +191,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     scale: Literal["trace"] | None = "trace"
     unlabelled: Any = None
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     features: Literal["auto", "on_the_fly"] = "auto"
     device: str | None = None
     verbose: int = 0
@@ -255,7 +255,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         read = read_views(self, X)
         target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(self, read.take(self, keep), targets, row_weights)
-        every_row = len(keep) == len(read.data.observed) and self.missing == "error"
+        every_row = len(keep) == len(read.data.observed)
+        every_row = every_row and bool(np.all(read.data.observed))
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)

@@ -97,11 +97,11 @@ class KernelFDA(KernelDiscriminant):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
         per precomputed or callable kernel.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. See
+        :doc:`/user_guide/missing_views`.
     features : {"auto", "on_the_fly"}, default="auto"
         How kernels are held: "auto" keeps n x n matrices if they fit into memory;
         otherwise, and with "on_the_fly", kernels are recomputed on every pass, and the
@@ -185,7 +185,7 @@ class KernelFDA(KernelDiscriminant):
     centre: bool = True
     scale: Literal["trace"] | None = "trace"
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     features: Literal["auto", "on_the_fly"] = "auto"
     device: str | None = None
     verbose: int = 0

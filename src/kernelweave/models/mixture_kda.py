@@ -113,12 +113,11 @@ class MixtureKDA(KernelDiscriminant):
         The folds of an int depend on what the rows hold, not on their order. None skips
         them: the temperature then comes from rows left out one by one, at the levels
         and weights that were learned with them.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead); train
+    missing : {"available", "zero", "error"}, default="available"
+        What to do with a row that lacks a view (its entries there are all NaN): train
         each expert on the rows that have its view, and renormalise the weights over the
-        experts that a row has ("available"); or fill centred kernels with zeros
-        ("zero").
+        experts that a row has ("available"); fill centred kernels with zeros ("zero");
+        or refuse it. See :doc:`/user_guide/mixture`.
     solver : {"auto", "newton", "em"}, default="auto"
         How the concave problem is solved; "auto" is Newton's method. Where rows lack
         views (``missing="available"``) it is not concave, and EM solves it.
@@ -223,7 +222,7 @@ class MixtureKDA(KernelDiscriminant):
     class_weight: Any = None
     priors: Any = None
     cv: Any = 5
-    missing: Missing = "error"
+    missing: Missing = "available"
     solver: Literal["auto", "newton", "em"] = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
@@ -366,10 +365,13 @@ class MixtureKDA(KernelDiscriminant):
     def _n_features_out(self) -> int:
         return int(self.class_weights_.shape[1])
 
-    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array | None]:
+    def _coordinates(
+        self, X: Any, method: str
+    ) -> tuple[Array, Array | None, np.ndarray]:
         data = self._rows(X, method)
         projected, spread = self._project(data), self._projector.spread(data.observed)
-        return projected, None if spread is None else from_numpy(spread, projected)
+        spread = None if spread is None else from_numpy(spread, projected)
+        return projected, spread, data.observed
 
     def _spread_of(self, X: Any) -> np.ndarray | None:
         data = self._observed_rows(X, "contributions")

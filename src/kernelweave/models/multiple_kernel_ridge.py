@@ -112,11 +112,11 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
         per precomputed or callable kernel.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. See
+        :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "on_the_fly", "nystroem", "random"}, default="auto"
         How kernels are represented: as n x n matrices, as kernels recomputed on
         every pass in the memory of one matrix, or by explicit features whose
@@ -218,7 +218,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     centre: bool = True
     scale: Literal["trace"] | None = "trace"
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto"
     n_features: int = 200
     device: str | None = None

@@ -28,6 +28,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.refits import Refits
 from kernelweave.views.columns import counted, numbered
+from kernelweave.views.missing import ObservedViews
 
 
 @dataclass(repr=False, eq=False)
@@ -76,12 +77,12 @@ class ProbabilisticKDA(KernelDiscriminant):
         chosen with them.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. Either way the variance of the row grows by the prior variance of
-        the kernels it lacks. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. If it is
+        not refused, its variance grows by the prior variance of the kernels it lacks.
+        See :doc:`/user_guide/missing_views`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
         through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
@@ -159,7 +160,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     priors: Any = None
     cv: Any = 5
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     device: str | None = None
     verbose: int = 0
 
@@ -226,8 +227,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         progress.end()
         return self
 
-    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array]:
-        return self._distribution(X, method)
+    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array, np.ndarray]:
+        rows = self._observed_rows(X, method)
+        return *self._distribution(rows), rows.observed
 
     def _spread_of(self, X: Any) -> Array:
         return self.predict_distribution(X)[1]
@@ -250,12 +252,12 @@ class ProbabilisticKDA(KernelDiscriminant):
         mean, variance : arrays of shape (m, k)
             The variance includes the noise.
         """
-        return self._distribution(X, "predict_distribution", diagonal)
+        rows = self._observed_rows(X, "predict_distribution")
+        return self._distribution(rows, diagonal)
 
     def _distribution(
-        self, X: Any, method: str, diagonal: Any = None
+        self, rows: ObservedViews, diagonal: Any = None
     ) -> tuple[Array, Array]:
-        rows = self._observed_rows(X, method)
         weights = to_numpy(self.kernel_weights_)
         known = None
         if diagonal is not None:

@@ -143,11 +143,11 @@ callable, default="normalized"
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. See
+        :doc:`/user_guide/missing_views`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
         through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
@@ -237,7 +237,7 @@ callable, default="normalized"
     centre: bool = True
     scale: Literal["trace"] | None = "trace"
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     device: str | None = None
     verbose: int = 0
 

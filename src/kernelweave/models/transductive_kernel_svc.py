@@ -77,11 +77,11 @@ class TransductiveKernelSVC(MarginClassifier):
         sum to one.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
-    missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view (its entries there are all NaN):
-        refuse it (in a table, the kernel "auto" imputes its columns instead), or fill
-        its entries in that view's kernels with the mean over the available kernels, or
-        with zeros. See :doc:`/user_guide/missing_views`.
+    missing : {"zero", "available", "error"}, default="zero"
+        What to do with a row that lacks a view (its entries there are all NaN): fill
+        its entries in that view's kernels with zeros, so that the view adds nothing,
+        or with the mean over the available kernels, or refuse it. See
+        :doc:`/user_guide/missing_views`.
     device : str, default=None
         Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU
         through torch (CuPy if torch is not installed), "cupy" through CuPy. Results
@@ -168,7 +168,7 @@ class TransductiveKernelSVC(MarginClassifier):
     centre: bool = True
     scale: Literal["trace"] | None = "trace"
     psd: Psd = "error"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     device: str | None = None
     verbose: int = 0
 
@@ -233,6 +233,8 @@ class TransductiveKernelSVC(MarginClassifier):
         if len(keep) < len(codes):  # rows left out are new rows
             known = rows.views, rows.positions, rows.like
             new = read_new_rows(self, X, *known, self.missing)
+            if not np.all(new.observed):
+                rows.kernel_map.check_gaps(new.observed, self.missing)
             weights, own = rows.kernel_map.spread(fit.weights), scores
             projected = rows.kernel_map.project(new, weights, coef)
             scores = to_numpy(projected + intercept[None, :])

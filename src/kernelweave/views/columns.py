@@ -990,39 +990,36 @@ def observed_rows(
     finite = xp.isfinite(block)
     if bool(xp.all(finite)):
         return np.ones(block.shape[0], dtype=bool)
-    if missing and view.joint:
+    if missing and view.joint and not imputed:
         return np.asarray(to_numpy(xp.all(finite, axis=1)))
     values = to_numpy(block)
     lacks = np.isnan(values).all(axis=1)
+    if not missing:
+        refuse_lacking(view, lacks)
     odd = np.isinf(values) if imputed else ~to_numpy(finite)
-    rows = ~lacks if missing else np.ones(len(lacks), dtype=bool)
-    odd &= rows[:, None]
+    odd &= ~lacks[:, None]
     if not odd.any():
-        return rows
+        return ~lacks
     i, j = (int(index) for index in np.argwhere(odd)[0])
-    if lacks[i]:
-        absent = np.flatnonzero(lacks).tolist()
-        raise ValueError(
-            f"Input X contains NaN: all entries of the view {view.name!r} are NaN in "
-            f"{with_names('row', map(str, absent))}. Drop such rows, impute the view, "
-            "or set missing='available' or missing='zero' in an estimator that allows "
-            "missing views."
-        )
     found = "NaN" if np.isnan(values[i, j]) else "infinity"
-    advice = (
-        f" ({counted(odd.any(axis=1).sum(), 'row')} affected). Impute such entries, "
-        "for example with sklearn.impute.SimpleImputer in a Pipeline, or drop the rows."
-    )
-    if missing:
-        advice = (
-            ", but other entries of the row are present. A row lacks a view if all its "
-            "entries are NaN; impute individual entries, for example with "
-            "sklearn.impute.SimpleImputer in a Pipeline."
-        )
+    present = ", but other entries of the row are present" if found == "NaN" else ""
     raise ValueError(
         f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
-        f"holds {values[i, j]}{advice}"
+        f"holds {values[i, j]} ({counted(odd.any(axis=1).sum(), 'row')} affected)"
+        f"{present}. Impute such entries, for example with "
+        "sklearn.impute.SimpleImputer in a Pipeline, or drop the rows."
     )
+
+
+def refuse_lacking(view: View, lacks: np.ndarray) -> None:
+    """Refuse rows that lack the view; ``lacks`` (n,) marks them."""
+    if np.any(lacks):
+        absent = map(str, np.flatnonzero(lacks).tolist())
+        raise ValueError(
+            f"Input X contains NaN: all entries of the view {view.name!r} are NaN in "
+            f"{with_names('row', absent)}. Drop such rows, impute the view, or set "
+            "missing='zero' or missing='available' if rows may lack views."
+        )
 
 
 def host_like(X: Any) -> Array:

@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +16,23 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave._array import Array, device, namespace, to_numpy
+from kernelweave.exceptions import KernelWarning
 from kernelweave.views.columns import (
     View,
+    counted,
     host_like,
     observed_rows,
     prefixed,
+    some,
     with_names,
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
+
+#: Scores and probabilities say little about new rows without a view if fewer than this
+#: share of the training rows lack it, and so many times this share of the new ones.
+FEW_LACKING, MORE_OFTEN = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,8 @@ def read_kernels(
             raise ValueError(
                 f"Input X contains NaN: precomputed kernel {names[kernel]!r} holds "
                 f"nan at position ({i}, {j}), but row {i} is not all NaN. A sample "
-                "without this kernel has NaN in its entire row and column; recompute "
-                "the value, or drop the sample."
+                "without this kernel has NaN in its entire row and column. Recompute "
+                "it, or drop the sample."
             )
         observed[:, kernel] = ~lacks
     return ObservedViews(xp.where(blanks, xp.zeros_like(K), K), observed), names
@@ -156,6 +164,60 @@ def check_some_view(observed: np.ndarray, row: str = "row") -> None:
             f"{with_names(row, map(str, empty))}. Nothing is known about such rows; "
             "drop them."
         )
+
+
+def rows_lacking(observed: np.ndarray) -> str:
+    """The rows that lack a view, in words; ``observed`` is (m, v)."""
+    lacking = np.flatnonzero(~np.all(observed, axis=1)).tolist()
+    verb = "lacks" if len(lacking) == 1 else "lack"
+    return f"{with_names('row', map(str, lacking))} {verb} a view"
+
+
+def warn_lacking(
+    observed: np.ndarray,
+    trained: np.ndarray | None,
+    names: list[str],
+    joint: list[bool],
+) -> None:
+    """Warn of new rows without views that nearly all training rows have.
+
+    Parameters
+    ----------
+    observed : ndarray of bool of shape (m, v)
+        Which rows have which view.
+    trained : ndarray of bool of shape (n, v) or None
+        The same of the training rows; None if all have every view.
+    names : list of str
+        The views.
+    joint : list of bool
+        Which views are products of others; empty if none is.
+    """
+    lacking, n = np.sum(~observed, axis=0), counted(len(observed), "row")
+    shares = np.zeros(len(names)) if trained is None else np.mean(~trained, axis=0)
+    found = [
+        f"{lacking[v]} of {n} {'lacks' if lacking[v] == 1 else 'lack'} the view "
+        f"{name!r} ({100 * shares[v]:.2g} % of the training rows do)"
+        for v, name in enumerate(names)
+        if lacking[v] > MORE_OFTEN * shares[v] * len(observed)
+        and shares[v] < FEW_LACKING
+        and not (joint and joint[v])
+    ]
+    remarks = []
+    if found:
+        remarks.append(
+            f"{some(found)}: such rows are predicted from their other views, less "
+            "accurately than a score of rows with every view says, and probabilities "
+            "may be too confident. A model fitted without a view knows better what "
+            "the others are worth"
+        )
+    empty = int(np.sum(~np.any(observed, axis=1)))
+    if empty:
+        remarks.append(
+            f"{empty} of {n} without any view: predictions for such rows say nothing "
+            "about them, only what is most likely of any row"
+        )
+    if remarks:
+        warnings.warn(". ".join(remarks), KernelWarning, stacklevel=2)
 
 
 def take_rows(block: Array, rows: np.ndarray) -> Array:

@@ -23,8 +23,9 @@ from kernelweave._array import (
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import FittedMap, warn_constant
+from kernelweave.kernels.maps.missing import spread_out
 from kernelweave.kernels.spec import remarks_of
-from kernelweave.views.missing import ObservedViews
+from kernelweave.views.missing import ObservedViews, rows_lacking, take_rows
 
 
 class FeatureKernelMap(FittedMap):
@@ -59,6 +60,15 @@ class FeatureKernelMap(FittedMap):
         """Features of a new row."""
         return self.recipe.n_features
 
+    def check_gaps(self, observed: np.ndarray, missing: str) -> None:
+        """Refuse rows that lack views if these were to be completed from others."""
+        if missing == "available":
+            raise ValueError(
+                f"{rows_lacking(observed)}, and missing='available' completes kernels "
+                "between rows, while this model was fitted on explicit features. Pass "
+                "rows that have every view, or fit with missing='zero'"
+            )
+
     def project(self, rows: ObservedViews, weights: np.ndarray, coef: Array) -> Array:
         """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).
 
@@ -71,6 +81,8 @@ class FeatureKernelMap(FittedMap):
         coef : array of shape (D_wanted, k)
             Coefficients of the features of these kernels, concatenated.
         """
+        if not np.all(rows.observed):
+            return self._without_lacking(rows, weights, coef)
         wanted = [int(i) for i in np.flatnonzero(weights)]
         mean = np.concatenate([self.mean[self.recipe.blocks[i]] for i in wanted])
         here = at_home(coef, self.like)
@@ -79,6 +91,27 @@ class FeatureKernelMap(FittedMap):
             rows, lambda piece: self._project(piece.blocks, wanted, here) - offset
         )
         return at_home(found, coef)
+
+    def _without_lacking(
+        self, rows: ObservedViews, weights: np.ndarray, coef: Array
+    ) -> Array:
+        """:meth:`project` of rows that lack views: these add nothing to it."""
+        total = zeros((len(rows.observed), coef.shape[1]), coef)
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        view_of = np.asarray(self.recipe.view_of)
+        own_coef = self._parts(wanted, coef)
+        for v, observed in enumerate(rows.observed.T):
+            here = [i for i in wanted if view_of[i] == v]
+            if not here or not np.any(observed):
+                continue
+            blocks = [take_rows(block, observed) for block in rows.blocks]
+            having = ObservedViews.complete(blocks)
+            own = namespace(coef).concat([own_coef[i] for i in here], axis=0)
+            total += spread_out(
+                self.project(having, np.isin(np.arange(len(weights)), here), own),
+                observed,
+            )
+        return total
 
     def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
         """The rows, one chunk at a time."""

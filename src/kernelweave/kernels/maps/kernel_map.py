@@ -385,6 +385,9 @@ def _moved(block: Any, like: Array) -> Any:
     return at_home(dense_rows(block), like)
 
 
+#: How a map keeps the kernels of the training rows.
+Storage = Literal["auto", "fastest", "matrices", "on_the_fly"]
+
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
 #: With at least this many rows, and kernels per set of shared products or distances, a
@@ -429,6 +432,9 @@ class FittedMap:
     def seen(self) -> np.ndarray | None:
         """Which training rows have which view, (n, v); None if all have them all."""
         return None
+
+    def check_gaps(self, observed: np.ndarray, missing: str) -> None:
+        """Refuse rows that lack views, which ``observed`` (m, v) marks, if need be."""
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of all p kernels from the active ones'; constant kernels get 0."""
@@ -503,7 +509,7 @@ class KernelMap(FittedMap):
         psd: Literal["error", "clip", "trust"] = "error",
         row_weights: np.ndarray | None = None,
         scale_rows: bool = True,
-        storage: Literal["auto", "fastest", "matrices", "on_the_fly"] = "auto",
+        storage: Storage = "auto",
         work_matrices: float | None = None,
         standard: Standard = STANDARD,
     ) -> None:
@@ -567,10 +573,14 @@ class KernelMap(FittedMap):
 
     def _fits_on_the_fly(self) -> bool:
         """Whether kernels may be recomputed on every pass, and memory is enough."""
-        if type(self) is not KernelMap or not isinstance(self.source, FeatureSource):
+        if not self._may_recompute():
             return False
         free = available_bytes(self.source.like)
         return free is None or self._bytes_on_the_fly() <= free
+
+    def _may_recompute(self) -> bool:
+        """Whether kernels can be computed again, from columns that every row has."""
+        return isinstance(self.source, FeatureSource)
 
     def is_faster_on_the_fly(self) -> bool:
         """Whether the fastest storage is requested, and storing nothing is fastest."""

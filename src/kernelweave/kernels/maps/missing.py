@@ -35,17 +35,29 @@ from kernelweave._array import (
     take,
     zeros,
 )
+from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.centering import Centering, center_in_place
+from kernelweave.kernels.centering import (
+    STANDARD,
+    Centering,
+    Standard,
+    center_in_place,
+)
 from kernelweave.kernels.checks import clip_to_psd
-from kernelweave.kernels.maps.kernel_map import KernelMap, Source, moved_rows
-from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.kernels.maps.kernel_map import (
+    KernelMap,
+    Source,
+    Storage,
+    moved_rows,
+)
+from kernelweave.views.missing import ObservedViews, rows_lacking, take_rows
 
 
 class CompletedKernelMap(KernelMap):
     """Turn rows that may lack views into centred kernels against the training rows.
 
     If no row lacks a view, at fit or at prediction, it agrees with :class:`KernelMap`.
+    If only new rows do, the kernels of the fit need not have been kept as matrices.
 
     Parameters
     ----------
@@ -59,8 +71,9 @@ class CompletedKernelMap(KernelMap):
         Whether kernels filled with zeros are scaled to trace n instead of ``n_i``.
         Weights that may be negative require this: with unequal traces, the sum of the
         weights would not bound the sum of the kernels.
-    row_weights, scale_rows
-        As for :class:`KernelMap`.
+    row_weights, scale_rows, storage, work_matrices, standard
+        As for :class:`KernelMap`. Rows that lack views need matrices, and kernels that
+        are centred and scaled.
 
     Attributes
     ----------
@@ -79,14 +92,35 @@ class CompletedKernelMap(KernelMap):
         equal_trace: bool = False,
         row_weights: np.ndarray | None = None,
         scale_rows: bool = True,
+        storage: Storage = "auto",
+        work_matrices: float | None = None,
+        standard: Standard = STANDARD,
     ) -> None:
-        super().__init__(source, psd, row_weights, scale_rows)
+        super().__init__(
+            source, psd, row_weights, scale_rows, storage, work_matrices, standard
+        )
         assert source.observed is not None
         self.missing, self.equal_trace = missing, equal_trace
         views = list(dict.fromkeys(self.view_names))
         self.view_of = np.array([views.index(name) for name in self.view_names])
         self.observed = source.observed[:, self.view_of]
         self.repairs: dict[int, Centering] = {}
+
+    def _may_recompute(self) -> bool:
+        return bool(np.all(self.observed)) and super()._may_recompute()
+
+    def _allocate(self, like: Array) -> Array:
+        try:
+            return super()._allocate(like)
+        except MemoryRefusedError as error:
+            if np.all(self.observed):
+                raise
+            n_lacking = int(np.sum(~np.all(self.observed, axis=1)))
+            raise MemoryRefusedError(
+                f"{error}. Only rows that lack a view, {n_lacking} of "
+                f"{len(self.observed)}, need kernels as matrices: drop these rows, or "
+                "impute the view"
+            ) from error
 
     def _complete(self, bank: DenseBank) -> None:
         removed: dict[int, float] = {}
@@ -98,6 +132,16 @@ class CompletedKernelMap(KernelMap):
     def seen(self) -> np.ndarray | None:
         """Which training rows have which view, (n, v)."""
         return self.source.observed
+
+    def check_gaps(self, observed: np.ndarray, missing: str) -> None:
+        """Refuse rows that lack views if kernels are not centred and scaled."""
+        if not self.standard.is_default:
+            raise ValueError(
+                f"{rows_lacking(observed)}, for which missing={missing!r} needs "
+                "kernels that are centred and scaled, but the model was fitted with "
+                "centre=False or scale=None. Pass rows that have every view, or leave "
+                "both parameters at their defaults"
+            )
 
     def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Total weight (m,) of the kernels that each row lacks.

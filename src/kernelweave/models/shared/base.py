@@ -56,6 +56,7 @@ from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.spec import imputes
 from kernelweave.models.shared.duration import FitSize, warn_if_long
 from kernelweave.models.shared.inputs import (
     IDENTITY,
@@ -120,7 +121,7 @@ from kernelweave.views.composition import (
     storable,
     with_params_of_views,
 )
-from kernelweave.views.missing import ObservedViews, read_kernels
+from kernelweave.views.missing import ObservedViews, read_kernels, warn_lacking
 
 #: What to do with a kernel that is not positive semidefinite.
 Psd = Literal["error", "clip", "trust"]
@@ -600,7 +601,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     unlabelled: Any = None
     centre: bool = True
     scale: str | None = "trace"
-    missing: Missing = "error"
+    missing: Missing = "zero"
     features: str = "auto"
     n_features: int  # read only where features may be explicit
     norm: float | str  # read only where weights are learned
@@ -695,7 +696,13 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         precomputed = is_precomputed(self.views)
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
-        tags.input_tags.allow_nan = self.missing != "error"
+        # A row may lack a view, but not its only one, unless that imputes entries.
+        only = self.views is None
+        if isinstance(self.views, list) and len(self.views) == 1:
+            view = self.views[0]
+            complete = isinstance(view, tuple) and len(view) == 3
+            only = not (complete and imputes(view[1]))
+        tags.input_tags.allow_nan = self.missing != "error" and not only
         tags.input_tags.sparse = not precomputed
         tags.target_tags.required = True
         tags.target_tags.multi_output = self._multi_output
@@ -938,12 +945,22 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """Validate rows at prediction; ``method`` is for messages."""
         check_is_fitted(self)
         check_home(first_kernel(X), self._like, f"{type(self).__name__}.{method}()")
-        missing = self._at_fit["missing"]
+        missing, trained = self._at_fit["missing"], self.kernel_map_.seen
         if self._precomputed:
-            given = {"missing": missing != "error", "trained": self.kernel_map_.seen}
-            return read_kernels(self, X, reset=False, **given)[0]
-        columns = self._views, self._positions
-        return read_new_rows(self, X, *columns, self._like, missing)
+            may_lack = missing != "error"
+            rows = read_kernels(
+                self, X, reset=False, missing=may_lack, trained=trained
+            )[0]
+        else:
+            columns = self._views, self._positions
+            rows = read_new_rows(self, X, *columns, self._like, missing)
+        if not np.all(rows.observed):
+            self.kernel_map_.check_gaps(rows.observed, missing)
+            if method in PREDICTIONS:
+                names = [view.name for view in self._views] or self.kernel_names_
+                joint = [view.joint for view in self._views]
+                warn_lacking(rows.observed, trained, names, joint)
+        return rows
 
     def _projected(self, X: Any, method: str, name: str) -> Array:
         """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
@@ -996,6 +1013,17 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(self._coef.shape[1])
+
+
+#: Methods that warn of views that rows lack.
+PREDICTIONS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "predict_distribution",
+    "decision_function",
+    "transform",
+)
 
 
 def of_rows(method: Callable[P, R]) -> Callable[P, R]:
@@ -1145,26 +1173,40 @@ class KernelDiscriminant(
     priors: Any
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
-    def _coordinates(self, X: Any, method: str) -> tuple[Array, Array | None]:
-        """Projections of rows, (m, r), and their variances if rows have their own."""
-        return self._predict_target(X, method), None
+    def _coordinates(
+        self, X: Any, method: str
+    ) -> tuple[Array, Array | None, np.ndarray]:
+        """Projections of rows, (m, r), their variances, and which views they have.
+
+        Variances are None unless rows have their own; views are (m, v).
+        """
+        rows = self._observed_rows(X, method)
+        projected = self.kernel_map_.project(rows, self._weights, self._coef)
+        return projected, None, rows.observed
 
     def _log_joint(self, X: Any, method: str) -> Array:
-        projected, spread = self._coordinates(X, method)
+        projected, spread, observed = self._coordinates(X, method)
         scores = self.gaussians_.log_joint(projected, spread)
-        return self._where_known(scores, projected)
+        return self._where_known(scores, projected, observed)
 
     def _spread_of(self, X: Any) -> Array | None:
         """Variances (m, r) of the projections of rows, if they have their own."""
         return None
 
-    def _where_known(self, scores: Array, projected: Array) -> Array:
-        """Scores (m, k), replaced by the log prior for rows that lack every view."""
-        if not self._gaps:
+    def _where_known(
+        self, scores: Array, projected: Array, observed: np.ndarray
+    ) -> Array:
+        """Scores (m, k), replaced by the log prior for rows that lack every view.
+
+        ``observed`` (m, v) says which rows have which view.
+        """
+        if np.all(observed):
             return scores
-        # A row without any view projects to exactly zero; only the prior is known.
+        # Without any view in use a row projects to exactly zero: only the prior is
+        # known.
         xp = namespace(projected)
-        known = xp.any(projected != 0, axis=1)[:, None]
+        whole = from_numpy(np.all(observed, axis=1), projected, xp.bool)
+        known = (xp.any(projected != 0, axis=1) | whole)[:, None]
         log_prior = from_numpy(self.gaussians_.log_prior, projected)
         return xp.where(known, scores, log_prior[None, :])
 

@@ -37,6 +37,7 @@ from kernelweave.kernels.maps.kernel_map import (
     KernelMap,
     PrecomputedSource,
     Source,
+    Storage,
     moved_rows,
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
@@ -60,6 +61,7 @@ from kernelweave.views.columns import (
     is_dict,
     is_precomputed,
     parse_views,
+    refuse_lacking,
     resolve_columns,
     some,
     split_views,
@@ -75,6 +77,7 @@ from kernelweave.views.missing import (
     check_numbers,
     check_some_view,
     read_kernels,
+    rows_lacking,
     take_rows,
 )
 from kernelweave.views.ordering import ranks_of_rows
@@ -1109,6 +1112,7 @@ def map_rows(
     """
     read, like = on_device(model, read)
     data, names, views, positions = read
+    lacking = not np.all(data.observed)
     observed = None if model.missing == "error" else data.observed
     standard = Standard.of(model, least_squares=model._least_squares)
     if views:
@@ -1118,29 +1122,44 @@ def map_rows(
         )
     else:
         source = PrecomputedSource(data.blocks, names, observed)
-    on_the_fly, lacking = model.features == "on_the_fly", model.missing != "error"
+    on_the_fly = model.features == "on_the_fly"
     if lacking and not standard.is_default:
         raise ValueError(
             f"missing={model.missing!r} completes kernels that are centred and scaled "
             f"over the rows that have them; got centre={model.centre!r} and "
-            f"scale={model.scale!r}. Leave these at their defaults, or use "
-            "missing='error' with rows that have every view"
+            f"scale={model.scale!r}, but {rows_lacking(data.observed)}. Leave these "
+            "parameters at their defaults, or drop such rows"
         )
     if lacking and on_the_fly:
         raise ValueError(
             f"missing={model.missing!r} completes the matrices of kernels, while "
-            "features='on_the_fly' keeps none; use another value of features, or "
-            "missing='error' with rows that have every view"
+            f"features='on_the_fly' keeps none, but {rows_lacking(data.observed)}. Use "
+            "another value of features, or drop such rows"
         )
-    given = row_weights, model._least_squares
-    if model.missing != "error":
-        options = model.psd, model.missing, bool(model.signed)
-        kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
-    else:
-        storage: Any = "fastest" if _learns_once(model) else "auto"
-        storage = "on_the_fly" if on_the_fly else storage
+    storage: Storage = "fastest" if _learns_once(model) else "auto"
+    storage = "on_the_fly" if on_the_fly else storage
+    work = _work_matrices(model)
+    if model.missing == "error":
         kernel_map = KernelMap(
-            source, model.psd, *given, storage, _work_matrices(model), standard
+            source,
+            model.psd,
+            row_weights,
+            model._least_squares,
+            storage,
+            work,
+            standard,
+        )
+    else:
+        kernel_map = CompletedKernelMap(
+            source,
+            model.psd,
+            model.missing,
+            equal_trace=bool(model.signed),
+            row_weights=row_weights,
+            scale_rows=model._least_squares,
+            storage=storage,
+            work_matrices=work,
+            standard=standard,
         )
     return RowMap(kernel_map, like, source.views, positions)
 
@@ -1316,8 +1335,7 @@ def split_blocks(
     raw = {v: read_columns(X, positions[v]) for v in present if views[v].raw}
     if dtype is None and not all(block.is_single for block in raw.values()):
         dtype = np.float64
-    medians = _medians_of(X, views, positions, plain, missing)
-    entries = np.ones((n, width), dtype=bool)  # whether there is any
+    medians = _medians_of(X, views, positions, plain)
     if plain:
         found, observed[:, plain] = split_views(
             X,
@@ -1330,15 +1348,13 @@ def split_blocks(
         dtype = found[0].dtype
         for v, block in zip(plain, found, strict=True):
             blocks[v] = block
-    for v in medians:
-        entries[:, v] = ~np.all(np.isnan(blocks[v]), axis=1)
     dtype = np.float32 if dtype is None else dtype
     for v, block in raw.items():
         blocks[v] = block.astype(dtype)
         observed[:, v] = _check_columns(views[v], blocks[v], missing)
-        entries[:, v] = ~np.all(block.gaps, axis=1)
-    if missing == "error" and not np.all(entries):  # no row may be all gaps
-        check_some_view(entries)
+    for v in medians:
+        if views[v].joint:  # a product is lacking where a view is
+            observed[:, v] &= np.all(np.delete(observed, v, axis=1), axis=1)
     for v in medians:
         blocks[v] = fill_gaps(views[v], blocks[v], medians[v], observed[:, v])
     for v in set(range(width)) - set(present):
@@ -1355,12 +1371,10 @@ def _medians_of(
     views: list[View],
     positions: list[list[int]],
     plain: list[int],
-    missing: str,
 ) -> dict[int, np.ndarray]:
     """By number, the views of plain numbers whose gaps in new rows are filled, and how.
 
-    Products of views have the medians of their columns, unless ``missing`` lets them
-    lack rows.
+    Products of views have the medians of their columns.
     """
     if not _has_columns(X):
         return {}
@@ -1369,7 +1383,7 @@ def _medians_of(
     pairs = (zip(positions[v], found[v], strict=True) for v in found)
     known = {column: median for own in pairs for column, median in own}
     for v in plain:
-        if views[v].joint and missing == "error" and set(positions[v]) <= set(known):
+        if views[v].joint and set(positions[v]) <= set(known):
             found[v] = np.array([known[column] for column in positions[v]])
     return found
 
@@ -1394,9 +1408,9 @@ def _check_columns(view: View, block: Columns, missing: str) -> np.ndarray:
 
     Kernels on numbers accept nothing else; a transformer reads anything.
     """
-    rows = np.ones(block.shape[0], dtype=bool)
-    if missing != "error":
-        rows = ~np.all(block.gaps, axis=1)
+    rows = ~np.all(block.gaps, axis=1)
+    if missing == "error":
+        refuse_lacking(view, ~rows)
     if "numbers" in readers(view.kernel):
         check_numbers(block, view, rows)
     if view.plan is not None:

@@ -93,14 +93,14 @@ class Refits:
                     old = rows_of_fold(self.X, own, own, kernels)
                     part.fit(old, labels, weights[own] if weighted else None)
                     new = rows_of_fold(self.X, rows[test], own, kernels)
-                    projected, spread = part._coordinates(new, "predict")
+                    projected, spread, observed = part._coordinates(new, "predict")
                 except ValueError as error:
                     where = f"without the rows of fold {i} of {len(splits)}"
                     raise StoppedError(f"{where}, {error}") from error
             gaussians = part.gaussians_
             scores = to_numpy(gaussians.scores(projected, spread))
             log_joint = gaussians.log_joint(projected, spread)
-            log_joint = to_numpy(part._where_known(log_joint, projected))
+            log_joint = to_numpy(part._where_known(log_joint, projected, observed))
             yield FoldClasses(test, seen, gaussians.slope > 0, scores, log_joint)
             end_fold(self.progress.fold, i, len(splits))
 

@@ -46,7 +46,6 @@ NEEDED = {
     "objective": "fisher",
     "scatter": "total",
     "formulation": "exact",
-    "missing": "error",
     "scoring": None,
     "centre": True,
     "scale": "trace",

@@ -59,6 +59,7 @@ from kernelweave.views.columns import (
     parse_views,
     validate_features,
     validate_new,
+    with_names,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import concatenate_rows, sampled
@@ -248,8 +249,18 @@ class Intake:
                 self.views[v] = settle(view, block)[0]
 
     def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
-        missing = self.estimator.missing
-        return split_blocks(X, self.views, positions, missing, dtype).blocks
+        rows = split_blocks(X, self.views, positions, "zero", dtype)
+        for view, observed in zip(self.views, rows.observed.T, strict=True):
+            if not np.all(observed):
+                lacking = np.flatnonzero(~observed).tolist()
+                raise ValueError(
+                    f"Input X contains NaN: all entries of the view {view.name!r} are "
+                    f"NaN in {with_names('row', map(str, lacking))}. Explicit features "
+                    f"need every view of a training row (they are used because "
+                    f"{self.why}). Drop such rows, impute the view, or fit few enough "
+                    "rows for kernels between all of them"
+                )
+        return rows.blocks
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
