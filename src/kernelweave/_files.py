@@ -51,7 +51,7 @@ SIGNATURES = (
 )
 #: How web pages begin, and their titles, which are sought in the first bytes.
 FIRST = 2**13
-PAGE = re.compile(
+WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*+>\s*+|<!--(?>.*?-->)\s*+)*+"
     rb"<(?:!doctype html|html)\b",
     re.IGNORECASE | re.DOTALL,
@@ -91,7 +91,7 @@ def require_text(path: Path, content: bytes) -> None:
     content : bytes
         What it holds, unpacked.
     """
-    if PAGE.match(content):
+    if WEB_PAGE.match(content):
         title = TITLE.search(content[:FIRST])
         text = title[1] if title else content[:FIRST]
         words = " ".join(text.decode("utf-8-sig", errors="replace").split())

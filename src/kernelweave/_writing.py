@@ -17,7 +17,7 @@ HIDDEN = ".kernelweave-"
 #: which they might be too long.
 DRAFT = f"{HIDDEN}draft-"
 #: Twelve hexadecimal digits at the end of the name of a draft.
-DIGITS = "[0-9a-f]" * 12
+DRAFT_DIGITS = "[0-9a-f]" * 12
 #: Seconds after which a file that nobody completes may be removed.
 ABANDONED = 3600.0
 #: Who may read and write a new file: its owner alone, or as the umask says.
@@ -43,7 +43,7 @@ def written_whole(path: Path, private: bool = False) -> Iterator[BinaryIO]:
         final = resolved(path)
         if final.exists() and not final.is_file() and not final.is_dir():
             raise OSError(errno.EINVAL, "it is a device, which is left alone")
-        remove_abandoned(final.parent, f"{DRAFT}{DIGITS}")
+        remove_abandoned(final.parent, f"{DRAFT}{DRAFT_DIGITS}")
         draft = final.with_name(f"{DRAFT}{uuid4().hex[:12]}")
         # what replaces a private file is private from its first byte on
         mode = OWNER if private or final.exists() else UMASK

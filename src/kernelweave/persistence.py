@@ -52,7 +52,7 @@ HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
 #: How skops writes None.
-NOTHING = {
+EMPTY_NODE = {
     "__class__": "str",
     "__module__": "builtins",
     "__loader__": "JsonNode",
@@ -290,7 +290,7 @@ def _rewritten(content: bytes) -> tuple[bytes, set[str]]:
             attributes = part["content"].get("content")
             if isinstance(attributes, dict) and _is_cache(attributes.get("memory")):
                 is_changed = True
-                attributes["memory"] |= NOTHING
+                attributes["memory"] |= EMPTY_NODE
         return part
 
     rewritten = io.BytesIO()
@@ -309,7 +309,7 @@ def _is_cache(memory: dict[str, Any] | None) -> bool:
     """Whether an attribute of this name, as skops writes it, names a folder."""
     if memory is None:
         return False
-    is_json = memory.get("__loader__") == NOTHING["__loader__"]
+    is_json = memory.get("__loader__") == EMPTY_NODE["__loader__"]
     return not is_json or names_cache(json.loads(memory["content"]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from kernelweave.cli.output import (
 from kernelweave.cli.progress import progress
 from kernelweave.datasets import fetch_views
 from kernelweave.evaluation.held_out import new_rows
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weight_intervals
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.models.shared.learner import accuracy
@@ -174,11 +176,14 @@ def _print_without_a_view(
     name, _, columns = views[0]
     lacking = X.copy()
     lacking[:, columns] = np.nan
-    share, error = accuracy(model.predict(lacking) == y)
-    chance = float(model.predict_proba(lacking[:1]).max())
+    with warnings.catch_warnings():  # it is left out on purpose
+        warnings.simplefilter("ignore", KernelWarning)
+        predicted = model.predict(lacking)
+        chance = float(model.predict_proba(lacking[:1]).max())
+    share, error = accuracy(predicted == y)
     print(
         f"\nWithout the view {name!r}, the same model is right on {100 * share:.1f} % "
         f"± {100 * error:.1f} of them.\n  The first one is a {y[0]}; without that view "
-        f"it is taken for a {model.predict(lacking[:1])[0]}, with probability "
+        f"it is taken for a {predicted[0]}, with probability "
         f"{chance:.2f}."
     )

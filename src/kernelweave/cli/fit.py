@@ -47,7 +47,7 @@ from kernelweave.persistence import save
 from kernelweave.views.columns import counted, some, with_names
 
 #: What each value of ``missing`` does with a row that lacks a view.
-LACKING = {
+MISSING_IN_WORDS = {
     "zero": "lets the views that a row lacks add nothing",
     "available": "fills them in from the views that the row has",
     "error": "refuses such rows",
@@ -402,7 +402,7 @@ def _print_problem(problem: Problem, why: str) -> None:
     if n_lacking:
         print(
             f"Missing views: in {n_lacking} of {counted(len(problem.y), 'row')}; "
-            f"missing={missing!r} (--missing) {LACKING[missing]}"
+            f"missing={missing!r} (--missing) {MISSING_IN_WORDS[missing]}"
         )
     if samples.groups is not None:
         n_groups = len(np.unique(samples.groups.astype(str)))

@@ -17,7 +17,7 @@ from typing import Any
 
 import kernelweave
 from kernelweave._writing import (
-    DIGITS,
+    DRAFT_DIGITS,
     HIDDEN,
     begun_draft,
     check_name,
@@ -49,7 +49,7 @@ ASIDE = f"{HIDDEN}old-"
 #: A list of the files outside the folder, with their drafts, until these are in place.
 JOURNAL = f"{HIDDEN}elsewhere.json"
 #: The name of a draft of a file outside the folder.
-OF_OURS = re.escape(HIDDEN) + DIGITS
+OF_OURS = re.escape(HIDDEN) + DRAFT_DIGITS
 #: Advice on a file outside the folder that cannot be written.
 FILE = "choose another file"
 
@@ -94,7 +94,7 @@ class Draft:
         with _named_errors(Path(name), FILE):
             final = resolved(Path(name))
             draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}")
-            remove_abandoned(final.parent, f"{HIDDEN}{DIGITS}")
+            remove_abandoned(final.parent, f"{HIDDEN}{DRAFT_DIGITS}")
             self.beside[Path(name)] = draft
             with begun_draft(draft, final):
                 yield draft
@@ -206,7 +206,7 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(place: Path) -> None:
-    for path in place.glob(f"{HIDDEN}{DIGITS}"):
+    for path in place.glob(f"{HIDDEN}{DRAFT_DIGITS}"):
         if not path.is_dir() or path.is_symlink():
             continue
         # the folder may vanish as its own run ends

@@ -21,7 +21,7 @@ from kernelweave.papers import PAPERS
 #: Errors in the input rather than in the program: reported in one line.
 INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
 #: Exit status if something printed was lost, since standard output is full or closed.
-LOST = 1
+OUTPUT_LOST = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         if output.failure is not None:
             sys.stderr.write(_words(output.failure))
-            return status or LOST
+            return status or OUTPUT_LOST
     return status
 
 
@@ -129,7 +129,7 @@ class _Parser(argparse.ArgumentParser):
         output = Output(file)
         output.write(message)
         if file is not sys.stderr and output.failure is not None:
-            self.exit(LOST, _words(output.failure))
+            self.exit(OUTPUT_LOST, _words(output.failure))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -32,10 +32,10 @@ from kernelweave.fits.ridge import RowDesign
 #: Precision of the logarithm of a sharpness.
 SHARP_ENOUGH = 1e-10
 #: Points on a logarithmic grid between which minima of a bounded loss are sought.
-GRID = 13
+SEARCH_POINTS = 13
 #: At this sharpness times the largest difference between two scores of a row, the
 #: scores no longer matter.
-FLAT = 1e-4
+NO_MATTER = 1e-4
 #: By how many nats exceptions must lower the log loss of all rows, to be allowed for.
 #: That is a likelihood ratio of 150 for one parameter more. With less, about twice as
 #: many of 38 data sets had a larger log loss on new rows as had a smaller one.
@@ -153,12 +153,12 @@ class LeftOutLoss:
         """The same for a fixed share of exceptions: the lowest of several minima."""
         if low >= high:
             return high
-        grid = np.linspace(math.log(low), math.log(high), GRID)
+        grid = np.linspace(math.log(low), math.log(high), SEARCH_POINTS)
         values, slopes = np.array([self(math.exp(u), exceptions)[:2] for u in grid]).T
         best = int(np.argmin(values))
         if slopes[best] > 0 and best > 0 and slopes[best - 1] < 0:
             return self._root(grid[best - 1], grid[best], exceptions)
-        if slopes[best] < 0 and best < GRID - 1 and slopes[best + 1] > 0:
+        if slopes[best] < 0 and best < SEARCH_POINTS - 1 and slopes[best + 1] > 0:
             return self._root(grid[best], grid[best + 1], exceptions)
         return float(np.exp(grid[best]))
 
@@ -219,7 +219,7 @@ def calibrate(
     if not loss.range > 0:
         return Calibration(max(1.0, coolest))
     high = 1.0 / coolest
-    low = min(FLAT / loss.range, high)
+    low = min(NO_MATTER / loss.range, high)
     plain = loss.sharpest(low, high)
     value = loss(plain)[0]
     if value <= WORTH_EXCEPTIONS:

@@ -303,6 +303,7 @@ class MixtureKDA(KernelDiscriminant):
         excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
         remark = excess_remark(self.noise, float(excess))
         error = design.mean_square(panel.target - mean)
+        certificate = mixture.certificate
         self._publish(rows, classes, mixture, projector)
         self.loo_projection_ = from_numpy(held_out, rows.like)
         self.loo_error_ = error
@@ -310,7 +311,7 @@ class MixtureKDA(KernelDiscriminant):
         self._note_rounding(max(steep))
         if remark is not None:
             self._note(remark)
-        self._set_certificate(mixture.certificate)
+        self._set_certificate(certificate)
         progress.end()
         return self
 

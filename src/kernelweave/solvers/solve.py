@@ -272,7 +272,7 @@ def certify(
 
 
 #: Up to this gap weights are nearly optimal, if only lost digits keep it from ``tol``.
-NEAR = 1e-2
+NEARLY_OPTIMAL = 1e-2
 #: What helps if they may be far from optimal.
 RESTORE = (
     "The kernels are nearly constant, so that little is left of their digits: subtract "
@@ -362,7 +362,7 @@ class Certificate:
         status += f"; digits lost in centring widen it to {gap:.1e}"
         if converged and self.tol is not None and not gap <= self.tol:
             converged = False
-            word = "nearly optimal" if gap <= NEAR else "uncertain"
+            word = "nearly optimal" if gap <= NEARLY_OPTIMAL else "uncertain"
             status = status.replace("optimal", word, 1)
         return replace(
             self,
@@ -382,12 +382,13 @@ class Certificate:
         """
         if self.converged:
             return None
-        lost, solved = self.gap_of_solver is not None and self.gap > NEAR, False
-        if self.gap_of_solver is not None and self.tol is not None:
-            solved = self.gap_of_solver <= self.tol
-        if solved and not lost:
+        if self.gap_of_solver is None:
+            return self.status, ConvergenceWarning
+        solved = self.tol is not None and self.gap_of_solver <= self.tol
+        digits_lost = self.gap > NEARLY_OPTIMAL
+        if solved and not digits_lost:
             return None
-        advice = f"{self.status}. {RESTORE}" if lost else self.status
+        advice = f"{self.status}. {RESTORE}" if digits_lost else self.status
         return advice, KernelWarning if solved else ConvergenceWarning
 
     def with_remarks(self, remarks: list[str]) -> Certificate:
