@@ -11,7 +11,8 @@ from harness import Section, alternate
 from problems import gaussians, ten_classes, widths_around_median
 
 from kernelweave import Fisher, KernelFDA, MultipleKernelFDA, Simplex, solve
-from kernelweave.fits.ridge import fit_kernel, reduced_class_target
+from kernelweave.fits.ridge import fit_kernel
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 
 P = 10

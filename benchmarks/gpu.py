@@ -20,7 +20,7 @@ from harness import RESULTS, Section
 from problems import overlapping, ten_gaussians
 
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
-from kernelweave.fits.ridge import reduced_class_target
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import exp_
 from kernelweave.kernels.centering import center_in_place

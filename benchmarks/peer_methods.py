@@ -27,7 +27,8 @@ from kernelweave import (
     Simplex,
     solve,
 )
-from kernelweave.fits.ridge import binary_target, fit_kernel, reduced_class_target
+from kernelweave.fits.ridge import fit_kernel
+from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank
 
 Fitted = Callable[[np.ndarray], np.ndarray]

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.fits.ridge import binary_target, reduced_class_target
+from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import RBF, DenseBank
 
 #: Widths of the papers: exp(-d^2 / sigma^2).

@@ -10,7 +10,7 @@ from harness import Section, Timing, alternate
 from problems import cancer
 
 from kernelweave import Fisher, Simplex, solve
-from kernelweave.fits.ridge import binary_target
+from kernelweave.fits.targets import binary_target
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers.reference import sdp_problem
 

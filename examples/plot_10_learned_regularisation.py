@@ -22,7 +22,8 @@ import numpy as np
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.datasets import make_views
-from kernelweave.fits.ridge import LooPath, reduced_class_target
+from kernelweave.fits.alpha import LooPath
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import RBF, DenseBank
 
 data = make_views(1150, 3, 2, 2, separation=1.5, random_state=3, as_frame=False)

@@ -50,7 +50,8 @@ from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import RowDesign, class_target
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import class_target
 from kernelweave.inner.correlation import maximize_correlation
 from kernelweave.inner.svm import balanced, best_intercepts
 from kernelweave.kernels import RBF, DenseBank, Laplacian, Linear, Polynomial

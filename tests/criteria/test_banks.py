@@ -15,7 +15,7 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin, SubspaceMargin
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import DenseBank, FeatureBank, Linear
 from kernelweave.kernels.banks.dense import (
     KernelBank,

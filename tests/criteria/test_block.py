@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import BlockDual, BlockFisher, Fisher
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.inner.correlation import nearest_correlation
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.newton import newton

@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 
 from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher
-from kernelweave.fits.ridge import binary_target, class_target
+from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
 

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from kernelweave import Fisher, LpBall, Simplex, certify, solve
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher import PrimalFisher
+from kernelweave.fits.alpha import LooPath
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
-from kernelweave.fits.ridge import LooPath
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.features import block_sums
 from kernelweave.weights import Uniform

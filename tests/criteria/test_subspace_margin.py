@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers import certify

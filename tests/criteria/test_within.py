@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import ClassCentring, WithinFisher
-from kernelweave.fits.ridge import binary_target, class_target
+from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.fixed_point import closed_form
 from kernelweave.solvers.newton import newton

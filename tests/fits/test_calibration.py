@@ -15,8 +15,8 @@ from kernelweave.fits.calibration import (
     calibrate,
     with_exceptions,
 )
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import weighted_median
-from kernelweave.fits.ridge import RowDesign
 
 
 def draw(rng, case):

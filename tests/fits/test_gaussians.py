@@ -9,8 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import PRIOR_ROWS, ClassGaussians, HeldOutClasses
-from kernelweave.fits.ridge import RowDesign, class_target, reduced_class_target
+from kernelweave.fits.targets import class_target, reduced_class_target
 
 #: Numbers of rows per class.
 LAYOUTS = {

@@ -11,9 +11,10 @@ from scipy.special import softmax
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.mixture import MixtureLikelihood
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import SAME_EVIDENCE, PredictivePath, choose_noise
-from kernelweave.fits.ridge import RowDesign, class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.papers.reference.printed_mixture import in_sample
 from kernelweave.solvers import solve

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
+from kernelweave.fits.alpha import LooPath
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import (
-    LooPath,
-    RowDesign,
-    class_target,
-    fit_kernel,
-    undone_shrinkage,
-)
+from kernelweave.fits.ridge import fit_kernel, undone_shrinkage
+from kernelweave.fits.targets import class_target
 
 N, ALPHA = 24, 0.3
 
@@ -120,13 +117,13 @@ def test_fits_leave_out_rows_and_groups_as_refits_do(kernel, outputs, design):
     np.testing.assert_allclose(
         path.fit(ALPHA).loo_residual, outputs - predicted, atol=1e-11
     )
-    held_out = design.held_out(target, fit)
+    held_out = fit.held_out(target, design)
     moves = average_moves(gram, predicted - outputs, design)
     moves -= average_moves(None, means - outputs, design)
     g = len(design.members)
     expected = (predicted - means - moves) * undone_shrinkage(g)
     np.testing.assert_allclose(held_out, expected, atol=1e-10)
-    again = design.held_out(target, path.fit(ALPHA))
+    again = path.fit(ALPHA).held_out(target, design)
     np.testing.assert_allclose(held_out, again, atol=1e-10)
     error = np.average((outputs - predicted) ** 2, axis=0, weights=design.each)
     np.testing.assert_allclose(path.press([ALPHA]), np.mean(error), rtol=1e-10)

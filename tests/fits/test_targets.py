@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.fits.ridge import (
+from kernelweave.fits.targets import (
     binary_target,
     checked_signs,
     checked_target,

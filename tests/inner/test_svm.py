@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import (
     best_intercept,
     hinge,

@@ -34,7 +34,7 @@ from kernelweave import (
 from kernelweave.datasets import fetch_views
 from kernelweave.evaluation import evaluate
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.inspection import (
     AblationDisplay,
     view_ablation,

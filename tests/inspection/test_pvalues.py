@@ -13,7 +13,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelSVC,
 )
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.inspection import view_pvalues
 from kernelweave.inspection.pvalues import _blocks, _order
 

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from kernelweave._array import is_numpy, to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import (
     RBF,
     Chi2,

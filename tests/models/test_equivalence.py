@@ -21,7 +21,7 @@ from kernelweave import (
     Simplex,
     solve,
 )
-from kernelweave.fits.ridge import binary_target, reduced_class_target
+from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank, Linear, center_and_scale
 
 #: These are identities: they hold for every draw.

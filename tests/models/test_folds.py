@@ -33,7 +33,7 @@ from kernelweave import (
     MultipleKernelRidge,
 )
 from kernelweave.fits.calibration import calibrate
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF, Linear
 from kernelweave.models.shared.learner import COOLEST
 

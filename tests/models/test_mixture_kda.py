@@ -22,7 +22,7 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import PredictivePath
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear, Pipe
 from kernelweave.models.mixture import weights as _mixture_weights
 from kernelweave.models.mixture.projection import posterior_weights, prior_weights

@@ -18,8 +18,8 @@ from sklearn.metrics import log_loss
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import eigh, to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits import ridge
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits import alpha as alpha_paths
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear
 from kernelweave.views.missing import ObservedViews
 
@@ -429,7 +429,7 @@ def test_one_eigendecomposition_serves_all(make_problem, monkeypatch, noise):
         calls.append(gram.shape)
         return eigh(gram)
 
-    monkeypatch.setattr(ridge, "eigh", counted)
+    monkeypatch.setattr(alpha_paths, "eigh", counted)
     Single(problem.views, noise=noise).fit(problem.X, problem.y)
     assert calls == [(60, 60)]
     Mixture(problem.views, noise=noise).fit(problem.X, problem.y)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.fits.ridge import KernelFit, RowDesign
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.ridge import KernelFit
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared import learner
 from kernelweave.models.shared.learner import (

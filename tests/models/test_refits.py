@@ -17,7 +17,7 @@ from estimators import in_turn
 from kernelweave import MixtureKDA, ProbabilisticKDA
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.calibration import calibrate
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF
 from kernelweave.models.shared import refits
 from kernelweave.models.shared.learner import COOLEST

@@ -21,8 +21,9 @@ from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.datasets import fetch_views
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.predictive import PredictivePath, _log_density, choose_noise
-from kernelweave.fits.ridge import RowDesign, class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.mixture import residual_moments, stack, truncated_em

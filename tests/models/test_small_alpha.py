@@ -19,7 +19,7 @@ from kernelweave import (
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher import WithinFisher
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 
 MODELS = some(

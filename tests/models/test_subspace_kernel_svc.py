@@ -13,7 +13,7 @@ from estimators import SETTINGS, in_turn, of, some
 from kernelweave import LpBall, Simplex, SubspaceKernel, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_low_rank_svm
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 

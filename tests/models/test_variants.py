@@ -9,7 +9,8 @@ from sklearn.base import clone, is_regressor
 
 from estimators import SETTINGS, in_turn, is_certified, kinds, some, takes
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.fits.ridge import LooPath, reduced_class_target
+from kernelweave.fits.alpha import LooPath
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 CLASSES = pytest.mark.parametrize("k", [2, 3])

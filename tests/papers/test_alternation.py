@@ -11,8 +11,8 @@ from sklearn.datasets import load_wine
 
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 from kernelweave.papers.reference.alternation import alternate, best_weights
 from kernelweave.solvers.local.subspace import solve_joint

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from kernelweave.fits.ridge import LooPath
+from kernelweave.fits.alpha import LooPath
 from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.models import SubspaceKernelSVC
 from kernelweave.papers import chen2008, load_paper

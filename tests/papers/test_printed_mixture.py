@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from kernelweave import ProbabilisticKDA
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF
 from kernelweave.papers.reference.printed_mixture import (
     fit_printed_mixture,

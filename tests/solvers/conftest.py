@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.margin import Margin
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
 

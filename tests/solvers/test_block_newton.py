@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelweave.criteria.fisher import BlockFisher
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.block_newton import joint_newton
 from kernelweave.solvers.solve import certify, solve

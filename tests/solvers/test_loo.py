@@ -11,14 +11,10 @@ from scipy.spatial.distance import cdist
 from kernelweave._array import to_numpy
 from kernelweave._tolerances import LOCAL_MINIMUM
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits import ridge
-from kernelweave.fits.ridge import (
-    SAMPLED_FROM,
-    LooDescent,
-    LooPath,
-    RowDesign,
-    reduced_class_target,
-)
+from kernelweave.fits import alpha as alpha_paths
+from kernelweave.fits.alpha import SAMPLED_FROM, LooDescent, LooPath
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.learner import (
     LearnerOptions,
@@ -250,7 +246,7 @@ def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
         task = Task(bank, target, design, criterion)
         oracle = search_norms(options, "learn", RowJudge(task, 71), criterion)
         with monkeypatch.context() as patch:
-            patch.setattr(ridge, "eigh", None)  # no eigendecomposition at all
+            patch.setattr(alpha_paths, "eigh", None)  # no eigendecomposition at all
             found = search_norms(options, "learn", RowJudge(task, 70), criterion)
         # searches end at a predicted decrease of 1e-4; the true one was up to 1.2e-4
         assert found.error <= oracle.error * (1 + 1e-3)

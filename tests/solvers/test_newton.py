@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_breast_cancer, make_classification
 
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import binary_target, class_target
+from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.kernels import DenseBank, Linear, Polynomial, center_and_scale
 from kernelweave.solvers import newton, solve
 from kernelweave.solvers.newton import carried_over

@@ -10,7 +10,7 @@ import pytest
 from kernelweave import Fisher, LpBall, Simplex, certify, solve
 from kernelweave.criteria import BlockFisher, Margin
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.fits.ridge import binary_target
+from kernelweave.fits.targets import binary_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.cutting_plane import nearest_point
 from kernelweave.weights import SignedSum

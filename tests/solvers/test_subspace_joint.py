@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_wine
 
 from estimators import in_turn
-from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_machines
 from kernelweave.solvers.local.subspace import solve_joint
 

@@ -18,7 +18,7 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.fits.ridge import checked_target
+from kernelweave.fits.targets import checked_target
 from kernelweave.kernels.checks import checked_matrix, checked_row_weights
 from kernelweave.protocols import (
     Bank,

@@ -26,15 +26,10 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.moment_problem import MomentProblem
-from kernelweave.fits.ridge import (
-    KernelFit,
-    RowDesign,
-    checked_codes,
-    checked_target,
-    factor_regularized,
-    fit_factored,
-)
+from kernelweave.fits.ridge import KernelFit, factor_regularized, fit_factored
+from kernelweave.fits.targets import checked_codes, checked_target
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.kernels.banks.dense import REACHED
 from kernelweave.protocols import (

@@ -24,8 +24,9 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, ROUNDING_UNITS
-from kernelweave.fits.ridge import RowDesign, checked_signs, require_both_signs
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
+from kernelweave.fits.targets import checked_signs, require_both_signs
 from kernelweave.inner.saddle import (
     SEPARABLE,
     SaddlePath,

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.inspection._rows import (
     probabilities,
     rows_by_class,

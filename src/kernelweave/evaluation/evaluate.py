@@ -16,7 +16,7 @@ from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
 from kernelweave.fits.gaussians import ClassHits
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,

@@ -10,8 +10,8 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.base import is_classifier
 
 from kernelweave._array import to_numpy
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import units_per_class
-from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.models.shared.learner import choose_splits
 from kernelweave.views.caches import without_caches

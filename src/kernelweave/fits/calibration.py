@@ -27,7 +27,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from kernelweave._array import DOUBLE_EPS, Array, namespace
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 
 #: Precision of the logarithm of a sharpness.
 SHARP_ENOUGH = 1e-10

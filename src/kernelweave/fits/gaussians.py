@@ -17,7 +17,7 @@ from kernelweave.fits.calibration import (
     calibrate,
     with_exceptions,
 )
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.views.columns import counted, some
 
 #: The variance is searched for from the squared distance of rows to their class mean

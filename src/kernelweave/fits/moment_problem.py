@@ -19,7 +19,7 @@ from kernelweave._tolerances import (
     ROUNDED_WEIGHT,
     ROUNDING_UNITS,
 )
-from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
+from kernelweave.fits.alpha import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
 
@@ -37,7 +37,7 @@ class MomentProblem:
     """Centred kernels of trace n and targets, from ``A'A`` with ``A = [1, T, Z]``.
 
     Rows of A multiplied by the roots of row weights, the column of ones included, give
-    the weighted problem of :class:`~kernelweave.fits.ridge.RowDesign`.
+    the weighted problem of :class:`~kernelweave.fits.design.RowDesign`.
 
     With ``S = Z'PZ`` and ``C = Z'H``, features scaled so that the trace of each block
     of S is n, and ``H = P T Theta``, one Cholesky factorisation::

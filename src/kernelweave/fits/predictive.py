@@ -17,7 +17,9 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import KernelFit, LooPath, RowDesign
+from kernelweave.fits.alpha import LooPath
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.ridge import KernelFit
 
 #: Nats per row by which noise levels must differ to be told apart. Rounding in float32
 #: changes scores by less, so both precisions make the same choice.
@@ -49,7 +51,7 @@ class PredictivePath(LooPath):
 
     With row weights w of sum N the noise of row i has variance ``a lambda / w_i``, the
     eigenvectors are those of ``D G D`` with ``D = diag(sqrt(w))``, and a row is left
-    out with all of its weight (:class:`~kernelweave.fits.ridge.RowDesign`). Its target
+    out with all of its weight (:class:`~kernelweave.fits.design.RowDesign`). Its target
     then has the variance ``a / (w_i q_i)``, to which ``a lambda (1 - 1 / w_i)`` is
     added: the noise of a new row is that of weight one.
 
@@ -443,7 +445,7 @@ class Expert:
         self.coef = residual * precision
         intercept = np.average(target, axis=0, weights=grid.weights)
         fit = KernelFit(self.coef, residual, precision)
-        self.held_out = intercept + design.held_out(target - intercept, fit)
+        self.held_out = intercept + fit.held_out(target - intercept, design)
         self.errors = None
         if bounds is not None:
             self.errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)

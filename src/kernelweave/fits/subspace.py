@@ -17,16 +17,14 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.fits.ridge import (
-    RowDesign,
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.ridge import column_signs, factor_regularized, steepness_of
+from kernelweave.fits.targets import (
     StandardOutputs,
     checked_codes,
     checked_target,
     class_coding,
-    column_signs,
-    factor_regularized,
     normal_basis,
-    steepness_of,
 )
 from kernelweave.inner.svm import (
     Machines,
@@ -211,7 +209,8 @@ class RegularizedKernel:
         lambda of Theorem 3.1, xi of Theorem 4.1.
     design : RowDesign, optional
         Weights of the rows. Kernel, label factor, coefficients and features are then
-        all multiplied by their roots, as in :class:`~kernelweave.fits.ridge.RowDesign`.
+        all multiplied by their roots, as in
+        :class:`~kernelweave.fits.design.RowDesign`.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, largest_of, namespace
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.inspection._rows import model_and_rows, targets_of
 from kernelweave.inspection.view_permutation import training_rows
 from kernelweave.kernels import DenseBank

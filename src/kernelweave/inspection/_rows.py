@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_priors,

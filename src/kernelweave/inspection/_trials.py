@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.inspection._rows import (
     as_stack,
     by_class_of,

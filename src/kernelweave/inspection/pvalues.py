@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from kernelweave._array import namespace
 from kernelweave.exceptions import require_count
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection._rows import design_for
 from kernelweave.kernels import DenseBank

@@ -10,8 +10,8 @@ so that every kernel has mean eigenvalue one and its original scale is forgotten
 row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, and
 training rows and columns may be multiplied by ``sqrt(w)``, so that a weighted problem
 of least squares is one of unweighted rows (see
-:class:`~kernelweave.fits.ridge.RowDesign`). :class:`Standard` says which of these steps
-are taken.
+:class:`~kernelweave.fits.design.RowDesign`). :class:`Standard` says which of these
+steps are taken.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.criteria.alignment import UNRELATED, Alignment
-from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import StandardOutputs, signs_of_codes
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,

@@ -10,7 +10,8 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import RowDesign, binary_target, class_target
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.models.shared.base import (
     ClassTask,
     FisherSolver,

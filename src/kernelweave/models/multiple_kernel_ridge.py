@@ -17,7 +17,8 @@ from kernelweave._array import (
 )
 from kernelweave._sklearn import RegressorMixin
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import RowDesign, StandardOutputs
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,

@@ -9,7 +9,8 @@ import numpy as np
 
 from kernelweave._array import from_numpy, is_array, to_numpy
 from kernelweave.criteria.margin import Margin
-from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
     number,

@@ -10,7 +10,8 @@ import numpy as np
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise, excess_remark
-from kernelweave.fits.ridge import class_target, steepness_of
+from kernelweave.fits.ridge import steepness_of
+from kernelweave.fits.targets import class_target
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,

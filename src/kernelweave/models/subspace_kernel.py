@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelweave._array import DOUBLE_EPS, Array, eps, from_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.models.shared.base import (
     FisherSolver,

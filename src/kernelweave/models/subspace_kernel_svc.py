@@ -10,7 +10,8 @@ import numpy as np
 from kernelweave._array import dot, eps, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import SubspaceMargin
-from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
+from kernelweave.fits.alpha import LooPath
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import (
     ALWAYS_KEPT,
     RegularizedKernel,
@@ -18,6 +19,7 @@ from kernelweave.fits.subspace import (
     label_factor,
     turn_of_axes,
 )
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.base import (
     Missing,
     Progress,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
-from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, decode, fit_method
 from kernelweave.models.shared.inputs import (
     RowMap,

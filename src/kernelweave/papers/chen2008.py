@@ -34,13 +34,14 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import KernelCenterer, minmax_scale
 from sklearn.svm import SVC
 
-from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,
     SubspaceSVM,
     label_factor,
 )
+from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC

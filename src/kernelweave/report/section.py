@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from kernelweave.evaluation.evaluate import evaluate
-from kernelweave.fits.ridge import StandardOutputs
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.streams import rows_of_fold
 

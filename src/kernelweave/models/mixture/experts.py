@@ -11,8 +11,9 @@ import numpy as np
 
 from kernelweave._array import Array, detached, from_numpy, take, zeros
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.predictive import Expert, PredictivePath
-from kernelweave.fits.ridge import RowDesign, class_target
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
     FittedMap,

@@ -50,8 +50,10 @@ from kernelweave.exceptions import (
     MemoryRefusedError,
     MissedClassWarning,
 )
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
+from kernelweave.fits.ridge import principal_axes
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
@@ -1150,7 +1152,7 @@ def discriminate(task: ClassTask, choice: Choice) -> Fitted:
     target, design = task.target, task.design
     fit = choice.fit_on(task.bank, target, design)
     axes = principal_axes(fit.coef, target)
-    held_out = to_numpy(design.held_out(target, fit) @ axes)
+    held_out = to_numpy(fit.held_out(target, design) @ axes)
     own = to_numpy(target @ axes)
     gaussians = ClassGaussians.fit(
         held_out, own, task.codes, design=design, priors=task.priors

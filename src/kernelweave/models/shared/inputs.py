@@ -26,7 +26,7 @@ from kernelweave._array import (
     same_home,
     to_numpy,
 )
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.centering import Standard
 from kernelweave.kernels.encoding import fill_gaps, warn_unseen

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.models.shared.learner import Fit, Fitted, KernelRows
 from kernelweave.models.streaming.primal import SummedRows

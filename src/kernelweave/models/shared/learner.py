@@ -28,16 +28,12 @@ from kernelweave._array import (
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
+from kernelweave.fits.alpha import LooDescent, LooPath
 from kernelweave.fits.calibration import Calibration, calibrate, number_of_groups
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians, ClassHits, units_per_class
-from kernelweave.fits.ridge import (
-    KernelFit,
-    LooDescent,
-    LooPath,
-    RowDesign,
-    StandardOutputs,
-    fit_kernel,
-)
+from kernelweave.fits.ridge import KernelFit, fit_kernel
+from kernelweave.fits.targets import StandardOutputs
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure

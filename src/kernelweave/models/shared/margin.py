@@ -15,7 +15,7 @@ from kernelweave.criteria.margin import (
     margins_of,
     support_vectors,
 )
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (

@@ -13,8 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.metrics import get_scorer, make_scorer
 
 from kernelweave._array import Array, to_numpy
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import HeldOutClasses
-from kernelweave.fits.ridge import KernelFit, RowDesign
+from kernelweave.fits.ridge import KernelFit
 
 if TYPE_CHECKING:  # estimators are built from what is here
     from kernelweave.models.shared.base import KernelModel
@@ -148,7 +149,7 @@ class Measure:
             A discriminant has one alpha for all columns.
         """
         assert column is None
-        projected = to_numpy(design.held_out(target, fit))
+        projected = to_numpy(fit.held_out(target, design))
         held_out = HeldOutClasses.of(projected, to_numpy(target), codes, design)
         scores = held_out.log_joint(projected.astype(np.float64), codes, design, priors)
         known = held_out.several

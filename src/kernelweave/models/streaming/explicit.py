@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import namespace
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
     check_total,

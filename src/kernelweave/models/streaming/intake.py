@@ -22,7 +22,7 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
-from kernelweave.fits.ridge import output_frame
+from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features.maps import FEWER
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.moments import (

@@ -21,6 +21,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import NEXT_TO_ZERO
 from kernelweave.criteria.fisher import PrimalFisher
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import (
     CvPath,
@@ -28,12 +29,8 @@ from kernelweave.fits.moment_problem import (
     MomentProblem,
     trace_scales,
 )
-from kernelweave.fits.ridge import (
-    RowDesign,
-    class_coding,
-    principal_axes,
-    undone_shrinkage,
-)
+from kernelweave.fits.ridge import principal_axes, undone_shrinkage
+from kernelweave.fits.targets import class_coding
 from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.margin import Margin
-from kernelweave.fits.ridge import checked_signs, require_both_signs
+from kernelweave.fits.targets import checked_signs, require_both_signs
 from kernelweave.kernels.banks.dense import DenseBank
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError, psd_factor
-from kernelweave.fits.ridge import checked_signs, require_both_signs
+from kernelweave.fits.targets import checked_signs, require_both_signs
 from kernelweave.protocols import require_positive
 from kernelweave.solvers.reference import import_cvxpy, margin_lmi, run_solver
 

@@ -21,7 +21,7 @@ from kernelweave._array import (
     squared_norm,
 )
 from kernelweave._tolerances import LOCAL_MINIMUM
-from kernelweave.fits.ridge import LooPath
+from kernelweave.fits.alpha import LooPath
 from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 

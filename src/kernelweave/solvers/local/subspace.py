@@ -21,7 +21,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE, LOCAL_MINIMUM, ROUNDING_UNITS
 from kernelweave.criteria.margin import Margin, SubspaceProblem
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,
