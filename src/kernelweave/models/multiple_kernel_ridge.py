@@ -71,9 +71,6 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Regularisation, relative to the mean eigenvalue of a kernel; see
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y
         separately, so that a column of noise does not smooth the others away.
-    objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly; see
-        :class:`MultipleKernelFDA`.
     interactions : bool or "auto", default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; "auto" adds them if they lower the leave-one-out error by
@@ -151,8 +148,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     view_shares_ : dict
         ``view_weights_`` scaled to sum to one: each view's part of the trace of the
         combined kernel, whatever the norm.
-    norm_ : float or None
-        The norm used; None for ``objective="loo"``.
+    norm_ : float
+        The norm used.
     alpha_ : float or array of shape (n_outputs,)
         The regularisation used: one number for each output if y has several columns
         and alpha is "loo" or "cv", otherwise a float.
@@ -208,7 +205,6 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
     alpha: float | Literal["learn", "loo", "cv"] = "loo"
-    objective: Literal["fisher", "loo"] = "fisher"
     interactions: bool | Literal["auto"] = False
     cv: Any = 5
     scoring: Any = None

@@ -139,7 +139,6 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
-    "objective": one_of("fisher", "loo"),
     "interactions": Rule(
         "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
@@ -311,20 +310,6 @@ def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
-    refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
-    if model.objective == "loo" and not isinstance(model.alpha, str):
-        raise ValueError(
-            "objective='loo' learns alpha together with the weights; got "
-            f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
-        )
-    for name in ("scatter", "formulation", "solver"):
-        value, default = getattr(model, name), getattr(KernelModel, name)
-        if model.objective == "loo" and value != default:
-            raise ValueError(
-                f"{name}={value!r} is for objective='fisher'; objective='loo' solves "
-                f"another problem. Leave {name} at {default!r}, or use "
-                "objective='fisher'"
-            )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
         if is_precomputed(model.views) and value in values:
@@ -403,7 +388,7 @@ def announce_duration(
     """
     kernel_map = rows.kernel_map
     like, storage = kernel_map.source.like, kernel_map.planned_storage()
-    if model.objective == "loo" or not is_numpy(like) or storage is None:
+    if not is_numpy(like) or storage is None:
         return
     several = model._multi_output and targets.ndim > 1 and targets.shape[1] > 1
     n_targets = targets.shape[1] if several else 1
@@ -588,7 +573,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     alpha: Any = None
     C: Any = None
     method: str | None = None
-    objective: str | None = None
     scatter: str = "total"
     formulation: str = "exact"
     solver: str = "auto"
@@ -994,8 +978,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _weight_set(self) -> WeightSet:
         """The weights allowed by the norm that was given or chosen."""
-        if self.norm_ is None:  # dir() asks for every attribute
-            raise AttributeError("objective='loo' has no norm")
+        assert self.norm_ is not None  # weights are learned
         return weight_set_of_norm(self.norm_, fixed=False)
 
     def _inner_products(self, X: Any, Z: Any) -> Array:

@@ -1166,7 +1166,8 @@ def map_rows(
 
 def _learns_once(model: KernelModel) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
-    usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
+    learns = "n_features" in model._get_param_names()
+    usual = learns and model.solver == "auto" and model.cv is None
     return usual and model.scatter == "total" and model.formulation == "exact"
 
 
@@ -1180,8 +1181,7 @@ def _work_matrices(model: KernelModel) -> float:
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
-    given = model.alpha, model.objective
-    in_place = model.alpha is not None and "loo" not in given
+    in_place = model.alpha not in (None, "loo")
     return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
