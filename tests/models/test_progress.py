@@ -154,17 +154,10 @@ EARLY, LATE = "before the folds", "after fold 2 of 3"
         (ProbabilisticKDA, {}, (2, "fold"), (0, 2), [LATE]),
         (MixtureKDA, {}, (1, "iteration"), (3, 0), [EARLY]),
         (MixtureKDA, {}, (2, "fold"), (None, 2), [LATE]),
-        (
-            MultipleKernelFDA,
-            {"norm": 1, "interactions": "auto"},
-            (1, "iteration"),
-            (1, 0),
-            ["before products of views were tried"],
-        ),
     ],
 )
 def test_to_stop_is_to_stop(kind, settings, stop, counts, remarks, make_problem):
-    """Neither norms, products nor folds follow, and no earlier score stays."""
+    """Neither norms nor folds follow, and no earlier score stays."""
     problem = make_problem(3)
     model = kind(problem.views, cv=3, **settings).fit(problem.X, problem.y)
     assert np.isfinite(model.cv_score_)

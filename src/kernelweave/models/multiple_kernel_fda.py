@@ -76,14 +76,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         cross-validation error; in it, n is the number of rows, whatever their weights).
         With 300 rows or more, it is the minimum downhill from the learned alpha.
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
-    interactions : bool or "auto", default=False
+    interactions : bool, default=False
         Whether to add kernels between views: products of a kernel of one view and one
         of another, which make up one more view, named "between views". A sum of
         kernels on separate views adds up what each view says; it cannot represent
-        one view changing what another means. "auto" adds the products if they lower
-        the leave-one-out error by 10 % or more, at twice the cost (and never with
-        explicit features); the folds of ``cv`` make this choice again. See
-        :doc:`/user_guide/views_and_kernels`.
+        one view changing what another means. See :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
         alpha, like the scatter, is divided by the mean class size.
@@ -263,7 +260,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
     alpha: float | Literal["learn", "loo", "cv"] = "loo"
-    interactions: bool | Literal["auto"] = False
+    interactions: bool = False
     scatter: Literal["total", "within"] = "total"
     formulation: Literal["exact", "block"] = "exact"
     class_weight: Any = None

@@ -62,7 +62,6 @@ from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
     Rule,
-    boolean,
     check_home,
     check_parameters,
     check_priors,
@@ -75,18 +74,10 @@ from kernelweave.models.shared.inputs import (
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
-    with_parameters,
-)
-from kernelweave.models.shared.interactions import (
-    choosing_products,
-    may_interact,
-    with_products_if_better,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
-    NO_SCORE,
     NORM_GRID,
-    STOPPED,
     Choice,
     Fit,
     Fitted,
@@ -139,9 +130,6 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
-    "interactions": Rule(
-        "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
-    ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
 }
 
@@ -253,7 +241,7 @@ class Progress:
     stopped : bool
         Whether a callback has asked to stop, at the end of any task. Kernels,
         iterations and folds are tasks of one level, so whatever a model can do without
-        is then left out: further iterations, norms, products of views and folds.
+        is then left out: further iterations, norms and folds.
     """
 
     def __init__(
@@ -436,34 +424,6 @@ def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureR
     return FeatureReport(bank.held_as, f"{every} {why}")
 
 
-def train(
-    model: KernelModel,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
-    progress: Progress,
-) -> Fitted:
-    """Read the rows, and learn; if ``interactions="auto"``, again with products."""
-    given = X, y, sample_weight, groups, progress
-    options = LearnerOptions.of(model, progress)
-    rows = read_training(model, *given)
-    if options.interactions != "auto" or not may_interact(rows):
-        fitted: Fitted = model._learn(rows, options)
-        return fitted
-    alone = model._learn(rows, replace(options, cv=None))
-    if progress.stopped:
-        why = f"{STOPPED} before products of views were tried"
-        why = why if model.cv is None else NO_SCORE.format(why)
-        return replace(alone, folds=FoldScore(remark=why))
-    del rows  # the kernels, before they are computed again
-    progress.say(1, "once more, with products of the kernels of different views")
-    with warnings.catch_warnings():  # the views' own were issued the first time
-        warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(with_parameters(model, interactions=True), *given)
-        return with_products_if_better(model._learn(rows, options), alone)
-
-
 def learn_rows(
     options: LearnerOptions,
     rows: KernelRows,
@@ -476,8 +436,6 @@ def learn_rows(
     fitted = fit(options, *given)
     classify = fitted.gaussians is not None
     again: Fit = partial(fit, options.for_folds(fitted.choice))
-    if options.interactions == "auto":
-        again = choosing_products(again)
 
     def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
         folds = learn_folds(*given, splits, again, options.progress.fold)
@@ -578,7 +536,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     solver: str = "auto"
     cv: Any = None
     scoring: Any = None
-    interactions: bool | str = False
+    interactions: bool = False
     signed: bool = False
     class_weight: Any = None
     priors: Any = None
@@ -797,8 +755,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         Subclasses define ``_learn(rows, options) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
-        fitted = train(self, X, y, sample_weight, groups, progress)
-        self._set_fitted(fitted)
+        rows = read_training(self, X, y, sample_weight, groups, progress)
+        self._set_fitted(self._learn(rows, LearnerOptions.of(self, progress)))
         progress.end()
         return self
 

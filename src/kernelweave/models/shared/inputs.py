@@ -949,17 +949,12 @@ def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
         )
 
 
-def wants_products(model: KernelModel) -> bool:
-    """Whether the model has products of views in any case."""
-    return model.interactions != "auto" and bool(model.interactions)
-
-
 def read_views(model: KernelModel, X: Any) -> ReadViews:
     """Validate X on behalf of ``model``, and find out which rows lack a view."""
     views: list[View] = []
     positions: list[list[int]] = []
     if is_precomputed(model.views):
-        if wants_products(model):
+        if model.interactions:
             raise ValueError(
                 "interactions=True needs columns to compute products of kernels from; "
                 "views='precomputed' provides only kernels. Add products of centred "
@@ -1272,7 +1267,7 @@ def find_views(
     """
     positions = resolve_columns(X, views)
     views = [with_own_ids(view) for view in views]
-    if wants_products(model):
+    if model.interactions:
         views, positions = with_products(views, positions)
     if _has_columns(X):
         views = [

@@ -84,7 +84,6 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
-    interactions: bool | str = False
     cv: Any = None
     random_state: Any = 0
     progress: Any = None
