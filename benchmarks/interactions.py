@@ -4,8 +4,7 @@
 
 The real data sets of benchmarks/study.py with at least two views, and drawn data in
 which columns of two views are multiplied, added, or both. Each model is fitted without
-and with products; what ``interactions="auto"`` would have kept follows from the two
-leave-one-out errors. Prints the tables of docs/user_guide/defaults.md.
+and with products. Prints the tables of docs/user_guide/defaults.md.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.models.shared.interactions import WORTHWHILE
 from kernelweave.papers.results import Estimate
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
@@ -38,23 +36,18 @@ TRAINING, NOISES, DRAWS = 150, (0.1, 1.0), 24
 
 
 def pair(model, X, y, judge):
-    """``judge(model)``, the leave-one-out error and seconds, without and with."""
+    """``judge(model)`` and seconds, without and with."""
     found = []
     for interactions in (False, True):
         unfitted = model(interactions=interactions)
         fitted, seconds, _ = clocked(partial(unfitted.fit, X, y))
-        found.append([*judge(fitted), fitted.loo_error_, seconds])
+        found.append([*judge(fitted), seconds])
     return found
 
 
-def kept(table):
-    """Which pairs (m, 2, q) "auto" would have decided in favour of products."""
-    return table[:, 1, -2] < (1.0 - WORTHWHILE) * table[:, 0, -2]
-
-
 def real(n_splits):
-    """Differences of accuracy and log loss (sets, 2), always and "auto", and times."""
-    always, auto, ratio = [], [], []
+    """What products change of accuracy, log loss and time."""
+    gains, ratio = [], []
     for name, load in SETS.items():
         try:
             blocks, y = load()
@@ -66,21 +59,19 @@ def real(n_splits):
         splitter = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=3)
         table = np.array([_split(blocks, y, *rows) for rows in splitter.split(y, y)])
         gain = (table[:, 1] - table[:, 0])[:, :2] * (100, 1)
-        always.append(gain.mean(axis=0))
-        auto.append((gain * kept(table)[:, None]).mean(axis=0))
+        gains.append(gain.mean(axis=0))
         ratio.append(table[:, 1, -1].mean() / table[:, 0, -1].mean())
         print(
             f"{name}: {100 * table[:, 0, 0].mean():.1f}, "
-            f"{Estimate.of(gain[:, 0]):+.2f}, "
-            f"kept in {kept(table).mean():.0%}: {auto[-1][0]:+.2f}",
+            f"{Estimate.of(gain[:, 0]):+.2f}",
             flush=True,
         )
-    for label, gains in (("always", np.array(always)), ("auto", np.array(auto))):
-        won, lost = np.sum(gains[:, 0] > 0.05), np.sum(gains[:, 0] < -0.05)
-        print(
-            f"{label}: accuracy {Estimate.of(gains[:, 0]):+.2f}, won {won}, lost "
-            f"{lost}, log loss {Estimate.of(gains[:, 1]):+.4f}"
-        )
+    gains = np.array(gains)  # (sets, 2)
+    won, lost = np.sum(gains[:, 0] > 0.05), np.sum(gains[:, 0] < -0.05)
+    print(
+        f"accuracy {Estimate.of(gains[:, 0]):+.2f}, won {won}, lost {lost}, "
+        f"log loss {Estimate.of(gains[:, 1]):+.4f}"
+    )
     print(f"time of a fit with products, relative to one without: {np.mean(ratio):.2f}")
 
 
@@ -102,7 +93,7 @@ def _split(blocks, y, train, test):
 
 
 def drawn():
-    """R2 on new rows without products, with them, and with those "auto" keeps."""
+    """R2 on new rows without products, and what they add to it."""
     for name, function in DRAWN.items():
         for noise in NOISES:
             table = []
@@ -124,11 +115,9 @@ def drawn():
                 )
             table = np.array(table)
             without, with_products = table[:, 0, 0], table[:, 1, 0]
-            gain = with_products - without
-            chosen = np.where(kept(table), with_products, without)
             print(
-                f"{name}, noise {noise}: {without.mean():.3f}, always "
-                f"{Estimate.of(gain):+.3f}, auto {chosen.mean():.3f}",
+                f"{name}, noise {noise}: {without.mean():.3f}, products "
+                f"{Estimate.of(with_products - without):+.3f}",
                 flush=True,
             )
 

@@ -329,7 +329,6 @@ METHODS = {
     "norm 4/3": ours(norm=4 / 3),
     "norm 2": ours(norm=2),
     "norm 1, alpha learned": ours(norm=1, alpha="learn"),
-    "objective loo": ours(objective="loo"),
     "uniform (KernelFDA)": lambda task: task.score(KernelFDA(task.views)),
     "MultipleKernelSVC": lambda task: task.score(MultipleKernelSVC(task.views)),
     "best single view": lambda task: task.score(BestView(task.views)),

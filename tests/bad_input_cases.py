@@ -2175,7 +2175,6 @@ BAD = {
     "random_state": ("x", -1, 1.5, [1, 2]),
     "device": (3,),
     "solver": ("simplex", None, 1),
-    "objective": ("svm", None),
     "scatter": ("between", None),
     "formulation": ("blocks", None),
     "interactions": ("yes", None, 2),
@@ -2247,32 +2246,8 @@ add(
     "Its parameters are",
 )
 
-learner = takes("objective")
+learner = takes("n_features")
 fda = only(MultipleKernelFDA)
-add(
-    "objective='loo' with a fixed alpha",
-    params(objective="loo", alpha=0.1),
-    "got alpha=0.1",
-    "objective='loo'",
-    "leave it at 'loo', or use objective='fisher'",
-    learner,
-)
-add(
-    "objective='loo' with a solver of the other problem",
-    params(objective="loo", alpha="loo", solver="closed_form"),
-    "solver='closed_form'",
-    "objective='loo' solves another problem",
-    "Leave solver at 'auto'",
-    learner,
-)
-add(
-    "objective='loo' with the scatter of the other problem",
-    params(objective="loo", alpha="loo", scatter="within"),
-    "scatter='within'",
-    "objective='loo' solves another problem",
-    "Leave scatter at 'total'",
-    fda,
-)
 add(
     "scatter='within' with a learned alpha",
     params(scatter="within", alpha="learn"),

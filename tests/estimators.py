@@ -46,7 +46,6 @@ SETTINGS: dict[str, BaseEstimator] = {
     "MultipleKernelFDA-l1": MultipleKernelFDA(norm=1, alpha=0.1),
     "MultipleKernelFDA-l1-learn": MultipleKernelFDA(norm=1, alpha="learn"),
     "MultipleKernelFDA-l2-learn": MultipleKernelFDA(norm=2, alpha="learn"),
-    "MultipleKernelFDA-loo": MultipleKernelFDA(objective="loo"),
     "MultipleKernelFDA-within": MultipleKernelFDA(norm=2, alpha=0.1, scatter="within"),
     "MultipleKernelFDA-block": MultipleKernelFDA(
         norm=2, alpha=0.1, formulation="block"

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from estimators import ONE_EACH, WITH_FOLDS, ask, every_estimator, some
+from estimators import WITH_FOLDS, ask, every_estimator, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC, _array
 from kernelweave._array import FEW_ENTRIES, few_threads
 from kernelweave.exceptions import KernelWarning
@@ -134,7 +134,7 @@ def test_fits_that_overlap_restore_the_threads():
     "model",
     [
         *some(WITH_FOLDS),
-        *some((*ONE_EACH, "MultipleKernelFDA-loo")),
+        *some(),
         pytest.param(KernelFDA(scoring="balanced_accuracy"), id="scoring"),
         pytest.param(MultipleKernelSVC(solver="newton", C=1e3), id="newton"),
         pytest.param(MultipleKernelSVC(C="cv"), id="C by folds"),

@@ -8,7 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from kernelweave import KernelAlignment, KernelFDA, MultipleKernelFDA
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
+)
 from kernelweave.inspection import KernelWeightsDisplay
 
 
@@ -122,8 +126,10 @@ def test_titles_without_a_gap(cancer):
     X, y, views = cancer[0][::3], cancer[1][::3], cancer[2]
     uniform = KernelWeightsDisplay.from_estimator(KernelFDA(views, cv=None).fit(X, y))
     assert uniform.title == "Uniform kernel weights"
-    loo = MultipleKernelFDA(views, objective="loo", cv=None).fit(X, y)
-    display = KernelWeightsDisplay.from_estimator(loo)
+    X = X.astype(float)
+    X[::5, views[0][2]] = np.nan
+    lacking = MixtureKDA(views, missing="available", cv=None).fit(X, y)
+    display = KernelWeightsDisplay.from_estimator(lacking)
     assert display.title.startswith("Kernel weights, stationary to ")
     apart = KernelAlignment(views, method="independent").fit(X, y)
     display = KernelWeightsDisplay.from_estimator(apart)

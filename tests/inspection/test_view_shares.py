@@ -261,7 +261,6 @@ def test_refusals(rng):
     ("model", "match"),
     [
         (MultipleKernelFDA(norm=np.inf, cv=None), "all weights are equal"),
-        (MultipleKernelFDA(objective="loo", cv=None), "not a convex problem"),
         (
             MultipleKernelFDA(norm=1, scatter="within", cv=None),
             "provisional alpha",

@@ -321,7 +321,6 @@ def test_the_unit_of_unscaled_kernels_is_that_of_alpha(rows):
 REFUSED = [
     ({"features": "nystroem", "scale": None}, "scale='trace' only; got None"),
     ({"alpha": "learn", "scale": None}, "alpha='learn'.*got scale=None"),
-    ({"objective": "loo", "scale": None}, "objective='loo'.*got scale=None"),
     ({"centre": "no"}, "'centre' parameter of MultipleKernelFDA must be a bool"),
     ({"scale": "unit"}, "'scale' parameter of MultipleKernelFDA must be 'trace' or"),
 ]

@@ -15,7 +15,6 @@ NAMES = (
     "KernelFDA",
     "MultipleKernelFDA",
     "MultipleKernelFDA-l2-learn",
-    "MultipleKernelFDA-loo",
 )
 #: Without the folds, which only probabilities depend on.
 PLAIN = some(NAMES, cv=None)

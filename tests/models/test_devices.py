@@ -26,7 +26,6 @@ ON_THE_FLY = some(
         *ONE_EACH,
         "MultipleKernelFDA",
         "MultipleKernelFDA-l1-learn",
-        "MultipleKernelFDA-loo",
         "MultipleKernelFDA-l1-within",
         "MultipleKernelFDA-block",
         "MultipleKernelSVC-learn",

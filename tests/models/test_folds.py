@@ -69,7 +69,6 @@ def by_contents(splitter, X, y=None, groups=None):
         ("MultipleKernelFDA", False),
         ("MultipleKernelFDA-l1-learn", True),
         ("MultipleKernelFDA-within", False),  # takes no weights
-        ("MultipleKernelFDA-loo", False),  # nor does this
     ],
 )
 def test_accuracy_is_that_of_refits(data, rng, name, weighted):

@@ -20,11 +20,8 @@ from kernelweave.inspection import (
     view_permutation_importance,
     weights_table,
 )
-from kernelweave.kernels import DenseBank
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Standardizer
 from kernelweave.kernels.interactions import BETWEEN, REFERENCE_ROWS, ViewProducts
-from kernelweave.models.shared.interactions import choosing_products
-from kernelweave.models.shared.learner import Choice, Fitted
 
 VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
@@ -110,91 +107,18 @@ def test_products_are_learned_where_sums_are_at_chance(model, rng):
     assert {row["view"] for row in weights_table(model)} == {"a", "b", BETWEEN}
 
 
-@pytest.mark.measured
-def test_auto_keeps_products_only_where_views_interact(rng):
-    X, f, _ = problem(rng)
-    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(X, f)
-    always = MultipleKernelRidge(VIEWS, norm=1, interactions=True, cv=None).fit(X, f)
-    np.testing.assert_array_equal(auto.predict(X), always.predict(X))
-    X, f, _ = problem(rng, kind="sum")
-    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(X, f)
-    never = MultipleKernelRidge(VIEWS, norm=1, cv=None).fit(X, f)
-    assert auto.kernel_names_ == never.kernel_names_
-    np.testing.assert_array_equal(auto.predict(X), never.predict(X))
-
-
-@pytest.mark.measured
-@pytest.mark.parametrize("interacting", [True, False])
-def test_folds_repeat_the_choice_of_products(rng, interacting):
-    """The score of the folds is the mean over those with and without products.
-
-    Whether the products are kept or not, folds in which they were are predicted with
-    them: here the choice is the same in all of them, so one of two scores is found.
-    """
-    X = rng.normal(size=(60, 6))
-    f = X[:, 0] * X[:, 3] if interacting else X[:, 0] + X[:, 3]
-    f = f + 0.3 * rng.normal(size=60)
-    model = MultipleKernelRidge(VIEWS, norm=1, cv=3)
-    auto = clone(model).set_params(interactions="auto").fit(X, f)
-    same = clone(model).set_params(interactions=interacting).fit(X, f)
-    assert auto.cv_score_ == pytest.approx(same.cv_score_, abs=1e-6)
-    y = f > np.median(f)
-    model = MultipleKernelFDA(VIEWS, norm=1, cv=3)
-    auto = clone(model).set_params(interactions="auto").fit(X, y)
-    assert 0.0 < auto.cv_score_ <= 1.0
-    alone = [
-        clone(model).set_params(interactions=value, cv=None).fit(X, y)
-        for value in ("auto", interacting)
-    ]
-    found, expected = (each.gaussians_.temperature for each in alone)
-    assert found == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_fold_may_choose_otherwise():
-    """The error of each fold decides, and weights cover all kernels of its bank."""
-    bank = DenseBank(np.zeros((3, 4, 4)), ["a: x", "b: x", f"{BETWEEN}: x"])
-
-    def fit(bank, targets, design):
-        error = 1.0 if bank.n_kernels == 2 else float(targets[0])
-        weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        return Fitted(Choice(weights, 1.0, n_iter=1), error)
-
-    both = choosing_products(fit)
-    kept = both(bank, np.array([0.8]), RowDesign(4))
-    assert kept.choice.weights.tolist() == [1 / 3] * 3
-    left = both(bank, np.array([0.95]), RowDesign(4))
-    assert left.choice.weights.tolist() == [0.5, 0.5, 0.0]
-    own = both(bank.subset(np.array([0, 1])), np.array([0.0]), RowDesign(4))
-    assert own.choice.weights.tolist() == [0.5, 0.5]
-    only = both(bank.subset(np.array([2])), np.array([0.0]), RowDesign(4))
-    assert only.choice.weights.tolist() == [1.0]
-
-
-def test_auto_finds_nothing_in_noise():
-    found = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        X, f = rng.normal(size=(60, 6)), rng.normal(size=60)
-        model = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(
-            X, f
-        )
-        found.append(share(model))
-    assert np.count_nonzero(found) <= 1  # none of these six, one of forty
-
-
 @pytest.mark.parametrize("missing", ["zero", "available"])
-@pytest.mark.parametrize("interactions", [True, "auto"])
-def test_rows_without_a_view_have_no_products(missing, interactions, rng):
+def test_rows_without_a_view_have_no_products(missing, rng):
     X, _, labels = problem(rng)
     X[::5, :3] = np.nan
     X[1::5, 3:] = np.nan
     model = MultipleKernelFDA(
-        VIEWS, norm=1, alpha=0.1, missing=missing, interactions=interactions, cv=None
+        VIEWS, norm=1, alpha=0.1, missing=missing, interactions=True, cv=None
     ).fit(X, labels)
     found = contributions(model, X)
     total = found.parts.sum(axis=1) + found.intercept
     np.testing.assert_allclose(total, model.decision_function(X), atol=1e-8)
-    if interactions is True and missing == "zero":
+    if missing == "zero":
         gaps = np.isnan(X).any(axis=1)
         assert not np.any(found.parts[gaps, 2])
         assert np.any(found.parts[~gaps, 2])
@@ -240,7 +164,7 @@ def test_single_view_and_shared_columns(rng):
     [
         ("precomputed", {}, "interactions=True needs columns"),
         ([*VIEWS, (BETWEEN, "rbf", [0])], {}, "one of the views has this name"),
-        (VIEWS, {"interactions": "always"}, "must be a bool or 'auto'"),
+        (VIEWS, {"interactions": "auto"}, "must be a bool; got 'auto'"),
         (VIEWS, {"missing": "zero"}, "each of the 20 training rows lacks one"),
     ],
 )

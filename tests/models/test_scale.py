@@ -416,7 +416,7 @@ def test_auto_takes_kernels_while_they_fit(rng):
     # Kernels between this many rows take a gigabyte: only the choice is tested.
     assert why_features(long, X) == long.features_.why
     assert why_features(clone(model).set_params(features="exact"), X) is None
-    assert why_features(clone(model).set_params(objective="loo"), X) is None
+    assert why_features(clone(model).set_params(scoring="accuracy"), X) is None
 
 
 def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
@@ -511,7 +511,6 @@ def test_constant_views_get_no_weight(table):
     [
         ({"features": "best"}, "'features' parameter"),
         ({"n_features": 0}, "'n_features' parameter"),
-        ({"features": "random", "objective": "loo"}, "objective='fisher' only"),
         ({"features": "random", "scatter": "within"}, "scatter='total' only"),
         ({"features": "random", "formulation": "block"}, "formulation='exact' only"),
         ({"features": "random", "views": "precomputed"}, "needs columns"),

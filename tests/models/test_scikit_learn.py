@@ -238,7 +238,7 @@ def fixed_in_class(kind, fixed):
 @pytest.mark.parametrize(
     "estimator",
     some((*ONE_EACH, *EXPLICIT))
-    + some(WITH_FOLDS, has("partial_fit"), interactions="auto", norm=1, alpha=0.1, cv=2)
+    + some(WITH_FOLDS, has("partial_fit"), interactions=True, norm=1, alpha=0.1, cv=2)
     + some(["ProbabilisticKDA", "MixtureKDA"], cv=2)
     + some(["MultipleKernelSVC"], C="cv", norm="cv"),
 )

@@ -204,9 +204,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             f"KernelAlignment, for example; got {owner}"
         )
     why = ""
-    if model.objective == "loo":
-        why = "objective='loo' is not a convex problem; use objective='fisher'"
-    elif model.method == "independent":
+    if model.method == "independent":
         why = "method='independent' weights each kernel separately; use method='joint'"
     elif "norm" in model._weight_set.offers and np.isinf(model._weight_set.norm):
         why = (

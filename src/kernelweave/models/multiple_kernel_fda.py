@@ -77,20 +77,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         cross-validation error; in it, n is the number of rows, whatever their weights).
         With 300 rows or more, it is the minimum downhill from the learned alpha.
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
-    objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly. This
-        problem is smooth but not convex: there is no lower bound, ``norm`` is ignored,
-        and the parameters of the convex problem (``scatter``, ``formulation``,
-        ``solver``) must keep their defaults. ``scoring`` then only sets the measure of
-        ``cv_score_``.
-    interactions : bool or "auto", default=False
+    interactions : bool, default=False
         Whether to add kernels between views: products of a kernel of one view and one
         of another, which make up one more view, named "between views". A sum of
         kernels on separate views adds up what each view says; it cannot represent
-        one view changing what another means. "auto" adds the products if they lower
-        the leave-one-out error by 10 % or more, at twice the cost (and never with
-        explicit features); the folds of ``cv`` make this choice again. See
-        :doc:`/user_guide/views_and_kernels`.
+        one view changing what another means. See :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
         alpha, like the scatter, is divided by the mean class size.
@@ -187,8 +178,8 @@ class MultipleKernelFDA(KernelDiscriminant):
     view_shares_ : dict
         ``view_weights_`` scaled to sum to one: each view's part of the trace of the
         combined kernel, whatever the norm.
-    norm_ : float or None
-        The norm used; None for ``objective="loo"``.
+    norm_ : float
+        The norm used.
     alpha_ : float
         The regularisation used.
     certificate_ : Certificate
@@ -270,8 +261,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
     alpha: float | Literal["learn", "loo", "cv"] = "loo"
-    objective: Literal["fisher", "loo"] = "fisher"
-    interactions: bool | Literal["auto"] = False
+    interactions: bool = False
     scatter: Literal["total", "within"] = "total"
     formulation: Literal["exact", "block"] = "exact"
     class_weight: Any = None

@@ -72,13 +72,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Regularisation, relative to the mean eigenvalue of a kernel; see
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y
         separately, so that a column of noise does not smooth the others away.
-    objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly; see
-        :class:`MultipleKernelFDA`.
-    interactions : bool or "auto", default=False
+    interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
-        "between views"; "auto" adds them if they lower the leave-one-out error by
-        10 % or more. See :class:`MultipleKernelFDA`.
+        "between views"; see :class:`MultipleKernelFDA`.
     cv : int, splitter, iterable of splits or None, default=5
         Folds for ``cv_score_``: weights, norm and alpha are learned again without the
         rows of each fold, for about two to three times the cost of the fit alone. The
@@ -152,8 +148,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     view_shares_ : dict
         ``view_weights_`` scaled to sum to one: each view's part of the trace of the
         combined kernel, whatever the norm.
-    norm_ : float or None
-        The norm used; None for ``objective="loo"``.
+    norm_ : float
+        The norm used.
     alpha_ : float or array of shape (n_outputs,)
         The regularisation used: one number for each output if y has several columns
         and alpha is "loo" or "cv", otherwise a float.
@@ -209,8 +205,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     _: KW_ONLY
     norm: float | Literal["loo"] = "loo"
     alpha: float | Literal["learn", "loo", "cv"] = "loo"
-    objective: Literal["fisher", "loo"] = "fisher"
-    interactions: bool | Literal["auto"] = False
+    interactions: bool = False
     cv: Any = 5
     scoring: Any = None
     solver: FisherSolver = "auto"

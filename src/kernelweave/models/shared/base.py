@@ -64,7 +64,6 @@ from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
     Rule,
-    boolean,
     check_home,
     check_parameters,
     check_priors,
@@ -77,18 +76,10 @@ from kernelweave.models.shared.inputs import (
     refuse_name,
     refuse_own_target,
     refuse_unscaled,
-    with_parameters,
-)
-from kernelweave.models.shared.interactions import (
-    choosing_products,
-    may_interact,
-    with_products_if_better,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
-    NO_SCORE,
     NORM_GRID,
-    STOPPED,
     Choice,
     Fit,
     Fitted,
@@ -141,10 +132,6 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
-    "objective": one_of("fisher", "loo"),
-    "interactions": Rule(
-        "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
-    ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
 }
 
@@ -256,7 +243,7 @@ class Progress:
     stopped : bool
         Whether a callback has asked to stop, at the end of any task. Kernels,
         iterations and folds are tasks of one level, so whatever a model can do without
-        is then left out: further iterations, norms, products of views and folds.
+        is then left out: further iterations, norms and folds.
     """
 
     def __init__(
@@ -313,20 +300,6 @@ def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
-    refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
-    if model.objective == "loo" and not isinstance(model.alpha, str):
-        raise ValueError(
-            "objective='loo' learns alpha together with the weights; got "
-            f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
-        )
-    for name in ("scatter", "formulation", "solver"):
-        value, default = getattr(model, name), getattr(KernelModel, name)
-        if model.objective == "loo" and value != default:
-            raise ValueError(
-                f"{name}={value!r} is for objective='fisher'; objective='loo' solves "
-                f"another problem. Leave {name} at {default!r}, or use "
-                "objective='fisher'"
-            )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
         if is_precomputed(model.views) and value in values:
@@ -405,7 +378,7 @@ def announce_duration(
     """
     kernel_map = rows.kernel_map
     like, storage = kernel_map.source.like, kernel_map.planned_storage()
-    if model.objective == "loo" or not is_numpy(like) or storage is None:
+    if not is_numpy(like) or storage is None:
         return
     several = model._multi_output and targets.ndim > 1 and targets.shape[1] > 1
     n_targets = targets.shape[1] if several else 1
@@ -453,34 +426,6 @@ def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureR
     return FeatureReport(bank.held_as, f"{every} {why}")
 
 
-def train(
-    model: KernelModel,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
-    progress: Progress,
-) -> Fitted:
-    """Read the rows, and learn; if ``interactions="auto"``, again with products."""
-    given = X, y, sample_weight, groups, progress
-    options = LearnerOptions.of(model, progress)
-    rows = read_training(model, *given)
-    if options.interactions != "auto" or not may_interact(rows):
-        fitted: Fitted = model._learn(rows, options)
-        return fitted
-    alone = model._learn(rows, replace(options, cv=None))
-    if progress.stopped:
-        why = f"{STOPPED} before products of views were tried"
-        why = why if model.cv is None else NO_SCORE.format(why)
-        return replace(alone, folds=FoldScore(remark=why))
-    del rows  # the kernels, before they are computed again
-    progress.say(1, "once more, with products of the kernels of different views")
-    with warnings.catch_warnings():  # the views' own were issued the first time
-        warnings.simplefilter("ignore", KernelWarning)
-        rows = read_training(with_parameters(model, interactions=True), *given)
-        return with_products_if_better(model._learn(rows, options), alone)
-
-
 def learn_rows(
     options: LearnerOptions,
     rows: KernelRows,
@@ -493,8 +438,6 @@ def learn_rows(
     fitted = fit(options, *given)
     classify = fitted.gaussians is not None
     again: Fit = partial(fit, options.for_folds(fitted.choice))
-    if options.interactions == "auto":
-        again = choosing_products(again)
 
     def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
         folds = learn_folds(*given, splits, again, options.progress.fold)
@@ -590,13 +533,12 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     alpha: Any = None
     C: Any = None
     method: str | None = None
-    objective: str | None = None
     scatter: str = "total"
     formulation: str = "exact"
     solver: str = "auto"
     cv: Any = None
     scoring: Any = None
-    interactions: bool | str = False
+    interactions: bool = False
     signed: bool = False
     class_weight: Any = None
     priors: Any = None
@@ -815,8 +757,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         Subclasses define ``_learn(rows, options) -> Fitted``.
         """
         progress = Progress(self, X, y, sample_weight)
-        fitted = train(self, X, y, sample_weight, groups, progress)
-        self._set_fitted(fitted)
+        rows = read_training(self, X, y, sample_weight, groups, progress)
+        self._set_fitted(self._learn(rows, LearnerOptions.of(self, progress)))
         progress.end()
         return self
 
@@ -996,8 +938,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     @property
     def _weight_set(self) -> WeightSet:
         """The weights allowed by the norm that was given or chosen."""
-        if self.norm_ is None:  # dir() asks for every attribute
-            raise AttributeError("objective='loo' has no norm")
+        assert self.norm_ is not None  # weights are learned
         return weight_set_of_norm(self.norm_, fixed=False)
 
     def _inner_products(self, X: Any, Z: Any) -> Array:

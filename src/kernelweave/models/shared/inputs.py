@@ -949,17 +949,12 @@ def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
         )
 
 
-def wants_products(model: KernelModel) -> bool:
-    """Whether the model has products of views in any case."""
-    return model.interactions != "auto" and bool(model.interactions)
-
-
 def read_views(model: KernelModel, X: Any) -> ReadViews:
     """Validate X on behalf of ``model``, and find out which rows lack a view."""
     views: list[View] = []
     positions: list[list[int]] = []
     if is_precomputed(model.views):
-        if wants_products(model):
+        if model.interactions:
             raise ValueError(
                 "interactions=True needs columns to compute products of kernels from; "
                 "views='precomputed' provides only kernels. Add products of centred "
@@ -1166,7 +1161,8 @@ def map_rows(
 
 def _learns_once(model: KernelModel) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
-    usual = model.objective == "fisher" and model.solver == "auto" and model.cv is None
+    learns = "n_features" in model._get_param_names()
+    usual = learns and model.solver == "auto" and model.cv is None
     return usual and model.scatter == "total" and model.formulation == "exact"
 
 
@@ -1180,8 +1176,7 @@ def _work_matrices(model: KernelModel) -> float:
 
     One is enough to factor their sum in place; an eigendecomposition takes four.
     """
-    given = model.alpha, model.objective
-    in_place = model.alpha is not None and "loo" not in given
+    in_place = model.alpha not in (None, "loo")
     return IN_PLACE if in_place else float(WORK_MATRICES)
 
 
@@ -1272,7 +1267,7 @@ def find_views(
     """
     positions = resolve_columns(X, views)
     views = [with_own_ids(view) for view in views]
-    if wants_products(model):
+    if model.interactions:
         views, positions = with_products(views, positions)
     if _has_columns(X):
         views = [

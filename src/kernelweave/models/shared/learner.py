@@ -1,4 +1,4 @@
-"""How norm, alpha and objective determine the weights, and scores of new rows."""
+"""How norm and alpha determine the weights, and scores of new rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, FeatureProducts, RowBank
-from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
     Callback,
@@ -78,11 +77,9 @@ class LearnerOptions:
 
     norm: float | str = "loo"
     alpha: float | str = "loo"
-    objective: str = "fisher"
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
-    interactions: bool | str = False
     cv: Any = None
     random_state: Any = 0
     progress: Any = None
@@ -333,13 +330,6 @@ class RowJudge:
 def choose_weights(options: LearnerOptions, task: Task) -> Choice:
     """Choose weights and alpha for kernels between all rows."""
     bank, target, design = task.bank, task.target, task.design
-    if options.objective == "loo":
-        if not design.is_plain:
-            raise ValueError(
-                "objective='loo' takes neither row weights nor groups; use "
-                "objective='fisher'"
-            )
-        return _direct_loo(options, bank, target)
     first_alpha: Any = options.alpha
     if first_alpha == "loo" and task.learnable:
         first_alpha = "learn"
@@ -440,8 +430,8 @@ def race_norms(
     errors of that difference, its error is not lower than the smallest one by more
     than 0.5 %. The others start from what was found on the sample.
     """
-    n, chooses = len(targets), options.norm == "loo" and options.objective == "fisher"
-    if not chooses or n < raced_from or bank.held_as == "features":
+    n = len(targets)
+    if options.norm != "loo" or n < raced_from or bank.held_as == "features":
         return options
     rows = _sample_rows(design, max(int(RACED_SHARE * n), at_least))
     part, none = design.restrict(rows), np.array([], dtype=int)
@@ -546,21 +536,6 @@ def _start(
     # Kernels without weight there may need some here, and would grow slowly from 0.
     even = weight_set.start(n_weights) if carried is None else carried
     return weight_set.scale((1.0 - FOLD_SPREAD) * known + FOLD_SPREAD * even)
-
-
-def _direct_loo(options: LearnerOptions, bank: Bank, target: Array) -> Choice:
-    limit = options.max_iter or 200
-    result = learn(bank, target, max_iter=limit, callback=options.callback)
-    certificate = Certificate(
-        value=result.value,
-        lower_bound=float("nan"),
-        gap=float("nan"),
-        status=result.status,
-        converged=result.converged,
-        problem="leave-one-out error over weights and alpha (not convex)",
-        stationarity=result.stationarity,
-    )
-    return Choice(result.weights, result.alpha, result.n_iter, certificate)
 
 
 def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
