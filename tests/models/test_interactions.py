@@ -13,7 +13,6 @@ from kernelweave import (
     MultipleKernelRidge,
 )
 from kernelweave._array import to_numpy
-from kernelweave.fits.design import RowDesign
 from kernelweave.inspection import (
     contributions,
     view_ablation,
