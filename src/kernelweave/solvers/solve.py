@@ -178,6 +178,52 @@ class Solution(Outcome):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Minimum:
+    """Weights as a method has left them, which :func:`with_certificate` has to prove.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (m,)
+        The weights; those that only an interior method keeps positive are zero.
+    iterate : Iterate
+        The best point of the method, with its dual points.
+    gap : float
+        The relative gap of the method's own bounds.
+    reason : str
+        Why the method ended, with places for ``{gap}`` and ``{tol}``.
+    n_factorizations : int
+        Factorisations, including those of rejected steps.
+    method : Method
+        The method.
+    tol : float
+        The tolerance requested.
+    trace : tuple of TraceRow
+        The history.
+    """
+
+    weights: np.ndarray
+    iterate: Iterate
+    gap: float
+    reason: str
+    n_factorizations: int
+    method: Method
+    tol: float
+    trace: tuple[TraceRow, ...] = field(repr=False)
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether the criterion is infinite for all weights."""
+        return self.reason.startswith("infeasible")
+
+    @property
+    def status(self) -> str:
+        """The outcome as a sentence, by the method's own gap."""
+        if self.gap <= self.tol:
+            return OPTIMAL.format(gap=self.gap, tol=self.tol)
+        return self.reason.format(gap=self.gap, tol=self.tol)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalSolution(Outcome):
     """Weights for a non-convex problem, and how close they are to stationary.
 
@@ -514,6 +560,8 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
     )
 
 
+#: What the status says of a gap within the tolerance.
+OPTIMAL = "optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
 #: Share of a gap above which rounding explains it: it also enters a bound squared.
 MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
@@ -586,6 +634,27 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
+    minimum = find_weights(
+        criterion, weights, method, tol, max_iter, callback, start, aim
+    )
+    return with_certificate(minimum, criterion, weights)
+
+
+def find_weights(
+    criterion: Criterion,
+    weights: WeightSet,
+    method: str | Method = "auto",
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+    start: np.ndarray | None = None,
+    aim: float | None = None,
+) -> Minimum:
+    """The weights of :func:`solve` alone, which takes the same arguments.
+
+    For weights that are not shown, such as those of a fold: only the method's own
+    bounds say how good they are.
+    """
     _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
     aim = tol if aim is None else aim
@@ -600,39 +669,55 @@ def solve(
         chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
     best, trace, status, n_factorizations = run
-    tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
-    if status.startswith("infeasible"):
+    return Minimum(
+        weights=_tidy(criterion, weights, best, tol),
+        iterate=best,
+        gap=relative_gap(best.value, best.bound(weights)),
+        reason=status,
+        n_factorizations=n_factorizations,
+        method=chosen,
+        tol=tol,
+        trace=tuple(trace),
+    )
+
+
+def with_certificate(
+    minimum: Minimum, criterion: Criterion, weight_set: WeightSet
+) -> Solution:
+    """Certify weights that :func:`find_weights` has found for the same problem."""
+    weights, best, tol = minimum.weights, minimum.iterate, minimum.tol
+    dual = best.coef if best.dual is None else best.dual
+    value, lower, gap = certify(criterion, weight_set, weights, best.coef, dual)
+    if minimum.is_infeasible:
         value = gap = np.inf
     converged = abs(gap) <= tol  # bounds that cross by more are not to be trusted
-    dual = best.coef if best.dual is None else best.dual
-    if converged:
-        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-    elif np.isfinite(gap):
-        terms = criterion.certificate_terms(tidy, best.coef, dual)
+    status = OPTIMAL if converged else minimum.reason
+    if not converged and np.isfinite(gap):
+        terms = criterion.certificate_terms(weights, best.coef, dual)
         stated = max(value - terms.upper, terms.rounding)  # by the certificate
         rounding = (stated + terms.excess) / abs(value or 1.0)
         zero = lower <= 0.0 <= value
         status = _explained(criterion, status, gap, rounding, zero)
     return Solution(
-        weights=tidy,
+        weights=weights,
         value=value,
         lower_bound=lower,
         gap=gap,
         converged=converged,
         status=status.format(gap=gap, tol=tol),
         remarks=(
-            *criterion.remarks(tidy),
-            *weights.remarks(tidy),
-            *_note_gap(criterion, chosen, gap),
+            *criterion.remarks(weights),
+            *weight_set.remarks(weights),
+            *_note_gap(criterion, minimum.method, gap),
         ),
-        n_iter=len(trace),
-        n_factorizations=n_factorizations,
+        n_iter=len(minimum.trace),
+        n_factorizations=minimum.n_factorizations,
         coef=best.coef,
         dual=dual,
         gradient=best.gradient,
-        method=chosen.name,
+        method=minimum.method.name,
         tol=tol,
-        trace=tuple(trace),
+        trace=minimum.trace,
     )
 
 
@@ -811,23 +896,23 @@ CONTRIBUTES_NOTHING = 1e-12
 
 def _tidy(
     criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
-) -> tuple[np.ndarray, tuple[float, float, float]]:
-    """Set weights to zero that only an interior method keeps positive; certify.
+) -> np.ndarray:
+    """The weights (m,), with zeros for those that only an interior method keeps.
 
     Views with the same kernel share its weight equally, which changes no sum: of the
     many optima this is the one that does not depend on the order of the views. Under
     complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
-    smaller weights are dropped.
+    smaller weights are dropped. It is asked only where something can be changed.
     """
 
-    def judged(found: np.ndarray) -> tuple[np.ndarray, tuple[float, float, float]]:
-        return found, certify(criterion, weight_set, found, iterate.coef, iterate.dual)
+    def gap(changed: np.ndarray) -> float:
+        return certify(criterion, weight_set, changed, iterate.coef, iterate.dual)[2]
 
     weights, scores = iterate.weights, -iterate.gradient
     cuttable = weight_set.offers & {"sparse", "norm"}
     if not cuttable or weight_set.is_point(len(weights)):
-        return judged(weights)
+        return weights
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + LEAST_GAP)
     first = criterion.n_weights - criterion.n_kernels
@@ -835,7 +920,7 @@ def _tidy(
     if copies:
         shared = _shared(weights, copies)
         allowed = weight_set.violation(shared) <= ALLOWED_VIOLATION
-        if allowed and judged(shared)[1][2] <= max(tol, judged(weights)[1][2]):
+        if allowed and gap(shared) <= max(tol, gap(weights)):
             weights = shared
     for cut in min(LARGEST_ZERO, largest) * SHARES:
         if "sparse" in cuttable:
@@ -845,10 +930,10 @@ def _tidy(
         drop[:first] = False
         if not np.any(drop) or not np.any(weights[first:][~drop[first:]] > 0.0):
             break
-        tidy = judged(weight_set.scale(np.where(drop, 0.0, weights)))
-        if tidy[1][2] <= tol:
+        tidy = weight_set.scale(np.where(drop, 0.0, weights))
+        if gap(tidy) <= tol:
             return tidy
-    return judged(weights)
+    return weights
 
 
 def _shared(
