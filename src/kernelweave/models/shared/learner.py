@@ -43,9 +43,9 @@ from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, FeatureProducts, RowBank
 from kernelweave.solvers.local.loo import learn
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
     Minimum,
     error_of_value,

@@ -34,8 +34,8 @@ from kernelweave.models.shared.learner import (
     weight_set_of_norm,
 )
 from kernelweave.protocols import Bank, relative_gap
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
     Solution,
     error_of_value,

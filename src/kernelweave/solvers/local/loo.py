@@ -23,7 +23,8 @@ from kernelweave._array import (
 from kernelweave._tolerances import LOCAL_MINIMUM
 from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
-from kernelweave.solvers.solve import Callback, LocalSolution, Trace
+from kernelweave.solvers.loop import Callback, Trace
+from kernelweave.solvers.solve import LocalSolution
 
 #: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
