@@ -228,3 +228,20 @@ def test_nothing_above_the_kernels_looks_inside_a_bank():
         if looks and room != "kernels":
             found.append(str(path.relative_to(source)))
     assert found == []
+
+
+def test_certificates_read_the_diagonals_of_kernels_once(rng, monkeypatch):
+    bank = LazyBank(features(rng))
+    criterion, reads = CRITERIA["fisher"](bank), []
+    weights = Simplex().start(3)
+    coef = criterion.evaluate(weights).coef
+    certify(criterion, Simplex(), weights, coef)
+    kernel = LazyBank.kernel
+    monkeypatch.setattr(
+        LazyBank, "kernel", lambda self, i: reads.append(i) or kernel(self, i)
+    )
+    certify(criterion, Simplex(), weights, coef)  # products are known already
+    assert not reads
+    part = np.stack([bank.kernel(i)[:6, :6] for i in range(3)])
+    expected = DenseBank(part).rounded_traces()
+    assert_allclose(bank.restrict(np.arange(6)).rounded_traces(), expected)

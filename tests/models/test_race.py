@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.ridge import KernelFit
 from kernelweave.kernels.banks.dense import DenseBank
@@ -94,3 +95,34 @@ def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
     assert model.candidates_[np.inf]["n_rows"] == n // 2
     assert model.candidates_[1.0]["loo_error"] == model.loo_error_
     assert MultipleKernelRidge(views, **settings).fit(X, signal).norm_ == 1
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+def test_only_what_is_shown_is_certified(kind, make_problem, monkeypatch):
+    """Neither the norms that lost, nor folds, nor a sample of the rows."""
+    certified, criteria = [], []
+    original = learner.with_certificate
+
+    def noted(minimum, criterion, weight_set):
+        certified.append(original(minimum, criterion, weight_set))
+        return certified[-1]
+
+    remarks = Fisher.remarks
+    monkeypatch.setattr(learner, "with_certificate", noted)
+    monkeypatch.setattr(
+        Fisher, "remarks", lambda self, w: criteria.append(self) or remarks(self, w)
+    )
+    problem = make_problem(2)
+    model = kind(problem.views, cv=3).fit(problem.X, problem.y)
+    (solution,) = certified
+    assert len(criteria) == 1 and criteria[0].n_kernels == 5
+    assert model.certificate_.gap == solution.gap <= 1e-6
+    np.testing.assert_array_equal(
+        model.kernel_weights_, split_weights(solution.weights, model.norm_)
+    )
+
+
+def split_weights(weights, norm):
+    """Those of the kernels, if alpha is among the weights."""
+    weight_set = learner.weight_set_of_norm(norm, fixed=False)
+    return learner.split_learned(weights, weight_set)[0]

@@ -63,6 +63,53 @@ def test_methods_agree_within_their_gaps(small_problem, weight_set, penalty, met
 
 @every_set
 @every_penalty
+@pytest.mark.parametrize("max_iter", [2, None])
+def test_weights_alone_can_be_certified_later(
+    small_problem, weight_set, penalty, max_iter, monkeypatch
+):
+    """By a criterion made again, which remembers nothing."""
+    solution = solve(small_problem(penalty), weight_set, max_iter=max_iter)
+    remarks = []
+    monkeypatch.setattr(
+        Fisher, "remarks", lambda self, weights: remarks.append(weights) or ()
+    )
+    minimum = solve_module.find_weights(
+        small_problem(penalty), weight_set, max_iter=max_iter
+    )
+    assert not remarks
+    monkeypatch.undo()
+    np.testing.assert_array_equal(minimum.weights, solution.weights)
+    assert minimum.status.split(":")[0] == solution.status.split(":")[0]
+    assert f"{minimum.gap:.1e}" in minimum.status
+    later = solve_module.with_certificate(minimum, small_problem(penalty), weight_set)
+    for name in ("value", "lower_bound", "gap"):
+        expected = getattr(solution, name)
+        # A gap is a difference of numbers that are rounded.
+        atol = 1e-13 if name == "gap" else 0.0
+        assert getattr(later, name) == pytest.approx(expected, rel=1e-12, abs=atol)
+    assert later.status == solution.status and later.remarks == solution.remarks
+    assert (later.n_iter, later.n_factorizations) == (
+        solution.n_iter,
+        solution.n_factorizations,
+    )
+
+
+def test_weights_that_no_method_moves_need_no_certificate(small_problem, monkeypatch):
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return certify(*args)
+
+    monkeypatch.setattr(solve_module, "certify", counted)
+    solve_module.find_weights(small_problem(1e-2), LpBall(2))
+    assert not calls
+    solve(small_problem(1e-2), LpBall(2))
+    assert len(calls) == 1
+
+
+@every_set
+@every_penalty
 def test_conditions_of_optimality(small_problem, weight_set, penalty):
     """``g_i + nu w_i^(q-1) >= 0``, and zero wherever a weight is positive."""
     criterion = small_problem(penalty)

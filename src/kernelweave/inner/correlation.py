@@ -210,7 +210,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     best, best_gap, within_goal = (x, t), np.inf, 0
     for n_iter in range(1, MAX_CONE_STEPS + 1):
         try:
-            pair = _System(x, np.diag(t) - a)
+            pair = _CorrelationSystem(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
             return *best, n_iter  # a small eigenvalue is lost to rounding
         size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
@@ -226,7 +226,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     return *best, MAX_CONE_STEPS
 
 
-class _System(ComplementaryPair):
+class _CorrelationSystem(ComplementaryPair):
     """The conditions linearised at a pair; a step is (dX, dt) with ``diag dX = 0``."""
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:

@@ -322,7 +322,7 @@ def _interior_point(
         if gap <= tol or (idle >= STUCK_AFTER and best_gap < SMALL_GAP):
             break
         try:
-            system = _System(q, state, slack, moments)
+            system = _MachineSystem(q, state, slack, moments)
         except linalg.LinAlgError:  # the gap is beyond the reach of float64
             break
         predictor, mu = predict(system)
@@ -341,7 +341,7 @@ def _snapped(state: _State) -> np.ndarray:
     return np.where((state.t < AT_BOUND) & (state.t < state.above), 1.0, s)
 
 
-class _System:
+class _MachineSystem:
     """The linearised conditions, reduced to l + 1 unknowns and factored once."""
 
     def __init__(

@@ -21,6 +21,7 @@ from kernelweave.models.shared.base import shares_of_views
 from kernelweave.models.shared.inputs import first_kernel
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers import Solution, solve
+from kernelweave.solvers.solve import find_weights
 from kernelweave.views.missing import ObservedViews
 
 #: Relative gap to which a problem is solved again: it leaves the weights uncertain by
@@ -121,11 +122,12 @@ class WeightProblem:
 
     def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``, without that of the identity."""
-        scale, found = self.model._weight_set.scale, []
-        for solution in self.solutions(bank, rows, tol):
-            own = solution.weights[-bank.n_kernels :]
-            found.append(scale(own) if np.any(own) else own)
-        return np.mean(found, axis=0)
+        weight_set, learned = self.model._weight_set, []
+        for criterion in self.criteria(bank, rows):
+            minimum = find_weights(criterion, weight_set, tol=tol)
+            weights = minimum.weights[-bank.n_kernels :]
+            learned.append(weight_set.scale(weights) if np.any(weights) else weights)
+        return np.mean(learned, axis=0)
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
         """The share of every view in ``names``, (v,); 0 where no kernel varies."""

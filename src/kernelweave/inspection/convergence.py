@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernelweave.inspection._figure import Drawn, axes, color, marker, text_beside
-from kernelweave.solvers.solve import Solution, TraceRow
+from kernelweave.solvers.loop import TraceRow
+from kernelweave.solvers.solve import Solution
 
 #: Gaps that are zero or negative because of rounding are drawn here.
 DRAWN_GAP = 1e-16

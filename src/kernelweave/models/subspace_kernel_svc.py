@@ -43,8 +43,8 @@ from kernelweave.solvers.local.subspace import (
     solve_joint,
     solve_plain,
 )
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
     LocalSolution,
     Solution,
@@ -356,7 +356,7 @@ class SubspaceKernelSVC(
         if not has_weights:
             lower = max(lower, joint.lower_bound)  # these weights are the only ones
         gap = relative_gap(joint.point.upper, lower)
-        why = f"{found.status}: the problem is not convex in the weights, and"
+        why = f"{found.status}; the problem is not convex in the weights, and"
         if self.uncorrelated or not has_weights:
             why = "the best of a local search: with fewer dimensions than machines"
         apart = f"the relative gap of the bounds is {gap:.1e}"

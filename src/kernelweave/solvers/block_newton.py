@@ -85,7 +85,7 @@ def joint_newton(
         value = criterion.scale * unit * float(np.sum(point.t))
         dual = BlockDual(at.coef, point.x)
         yield Iterate(weights, value, gradient, dual, dual, lower, count)
-        system = _System(at, point, q, unit)
+        system = _BlockSystem(at, point, q, unit)
         predictor, mu = predict(system)
         point, at, count = _move(criterion, system, system.solve(mu, predictor))
 
@@ -115,7 +115,7 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
     return _Point(weights**q, t, np.diag(t) - matrix, z, nu, np.eye(len(t)))
 
 
-class _System:
+class _BlockSystem:
     """The linearised conditions at one point, factored once and solved twice."""
 
     def __init__(
@@ -177,7 +177,7 @@ class _System:
 
 
 def _move(
-    criterion: ExpansionCriterion, system: _System, step: _Point
+    criterion: ExpansionCriterion, system: _BlockSystem, step: _Point
 ) -> tuple[_Point, BlockExpansion, int]:
     """Take the step, shortened where A is infinite or jumps; counts the expansions."""
     point = system.point

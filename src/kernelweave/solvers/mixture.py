@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from kernelweave._array import (
@@ -14,10 +16,13 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.inner.least_distance import cone_multipliers
-from kernelweave.solvers.solve import Callback, LocalSolution, Trace
+from kernelweave.solvers.loop import Callback, LocalLoop, Step
+from kernelweave.solvers.solve import LocalSolution
 
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
 LONGEST, KEEPS = 256.0, 1e-2
+#: What the stationarity of weights is, in words.
+GROWTH = "a step changes no weight by more than {size:.1e}"
 #: Added to the diagonal of the moments, relative to its mean: equal experts then share
 #: the weight.
 SHARING = 1e-10
@@ -72,30 +77,16 @@ def truncated_em(
         problem is not concave, so there is no bound on the optimum.
     """
     problem = _Truncated(log_density, observed, prior, row_weights)
-    weights = np.full(observed.shape[1], 1.0 / observed.shape[1])
-    value, factor = problem.step(weights)
-    n_iter, trace = 1, Trace(callback)
-    while True:
-        stationarity = float(np.max(factor)) - 1.0
-        trace.add(value)
-        if trace.stopped or stationarity <= tol or n_iter >= max_iter:
-            break
-        weights, value, factor, used = problem.advance(weights, factor)
-        n_iter += used
-    measure = f"a step changes no weight by more than {max(stationarity, 0.0):.1e}"
-    status = f"stopped at max_iter={max_iter}: {measure}, not {tol:.0e}"
-    if stationarity <= tol:
-        status = f"stationary: {measure} (tol={tol:.0e})"
-    elif trace.stopped:
-        status = f"stopped by the callback: {measure}"
+    loop = LocalLoop[np.ndarray](tol, max_iter, callback, GROWTH)
+    last = loop.run(problem.steps(observed.shape[1]))
     return LocalSolution(
-        weights=weights,
-        value=value,
-        stationarity=max(stationarity, 0.0),
-        converged=stationarity <= tol,
-        status=status,
-        n_iter=n_iter,
-        trace=tuple(trace.rows),
+        weights=last.point,
+        value=last.value,
+        stationarity=last.stationarity,
+        converged=loop.converged,
+        status=loop.status,
+        n_iter=loop.n_iter,
+        trace=tuple(loop.trace.rows),
     )
 
 
@@ -132,6 +123,15 @@ class _Truncated:
         self.total = float(np.sum(counts))
         self.counts = from_numpy(counts, self.ratio)
         self.unit = float(self.counts @ largest[:, 0]) / self.total
+
+    def steps(self, n_experts: int) -> Iterator[Step[np.ndarray]]:
+        """Steps from equal weights, each as long as it may be."""
+        weights, n_evaluations = np.full(n_experts, 1.0 / n_experts), 1
+        value, factor = self.step(weights)
+        while True:
+            growth = max(float(np.max(factor)) - 1.0, 0.0)
+            yield Step(weights, value, stationarity=growth, n_iter=n_evaluations)
+            weights, value, factor, n_evaluations = self.advance(weights, factor)
 
     def step(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Value at ``weights`` (p,), and the factors (p,) that multiply them."""

@@ -154,7 +154,7 @@ def newton(
             with suppress(FactorizationError):
                 yield from _finish(problem, x, state, gaps[-1])
             may_finish = False
-        system = _System(problem, gradient, hessian, x, z, nu)
+        system = _WeightSystem(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system, LEAST_PRODUCT if len(problem.below) else 0.0)
         step = system.solve(mu, predictor)
         primal, dual = system.lengths(step, TO_BOUNDARY)
@@ -366,7 +366,7 @@ def _barrier_step(
     """The next point, its evaluation, the decrease predicted, and the share taken."""
     gradient, hessian = problem.derivatives(state, problem.weights(x))
     nu = np.zeros(len(problem.equal))
-    system = _System(problem, gradient, hessian, x, mu / x, nu)
+    system = _WeightSystem(problem, gradient, hessian, x, mu / x, nu)
     step = system.solve(mu)
     decrease = -float((gradient - problem.pull(mu / x)) @ step.x[: problem.m])
     merit = problem.merit(state.value, x, mu)
@@ -388,7 +388,7 @@ class _Step(NamedTuple):
     z: np.ndarray
 
 
-class _System:
+class _WeightSystem:
     """The conditions of :func:`newton`, linearised at one point.
 
     Eliminating the slacks and all multipliers but nu leaves m + e unknowns.

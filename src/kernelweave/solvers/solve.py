@@ -1,19 +1,16 @@
-"""``solve``: one loop for every convex problem, its result, and the certificate.
+"""``solve`` for every convex problem, its result, and the certificate.
 
 The methods find weights; the certificate checks them from outside.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave._array import DOUBLE_EPS, Array, FactorizationError, eps, namespace
@@ -40,66 +37,10 @@ from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
 from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
+from kernelweave.solvers.loop import OPTIMAL, Callback, GapLoop, Step, TraceRow
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
 from kernelweave.solvers.reference import alignment_sdp, qcqp, sdp
-
-
-@dataclass(frozen=True)
-class TraceRow:
-    """One line of the history of a solve; NaN where no bound is known."""
-
-    iteration: int
-    value: float
-    lower_bound: float
-    gap: float
-    seconds: float
-
-
-Callback = Callable[[TraceRow], object]
-
-
-class Trace:
-    """The history of a solve, passed to a callback row by row.
-
-    Parameters
-    ----------
-    callback : callable, optional
-        Called with each new row; a true result requests an early stop.
-
-    Attributes
-    ----------
-    rows : list of TraceRow
-        The history.
-    stopped : bool
-        Whether the callback has requested a stop.
-    """
-
-    def __init__(self, callback: Callback | None = None) -> None:
-        self.rows: list[TraceRow] = []
-        self.stopped = False
-        self._callback, self._started = callback, time.perf_counter()
-
-    def add(
-        self, value: float, lower_bound: float = np.nan, gap: float = np.nan
-    ) -> TraceRow:
-        """Record one more iteration."""
-        seconds = time.perf_counter() - self._started
-        row = TraceRow(len(self.rows) + 1, value, lower_bound, gap, seconds)
-        self.rows.append(row)
-        if self._callback is not None and self._callback(row):
-            self.stopped = True
-        return row
-
-    def follow(self, unit: float) -> Callable[[OptimizeResult], None]:
-        """A callback for ``scipy.optimize.minimize`` that records ``unit * fun``."""
-
-        def report(intermediate_result: OptimizeResult) -> None:
-            self.add(unit * float(intermediate_result.fun))
-            if self.stopped:
-                raise StopIteration
-
-        return report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +116,52 @@ class Solution(Outcome):
     gradient: np.ndarray = field(repr=False)
     method: str
     tol: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minimum:
+    """Weights as a method has left them, which :func:`with_certificate` has to prove.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (m,)
+        The weights; those that only an interior method keeps positive are zero.
+    iterate : Iterate
+        The best point of the method, with its dual points.
+    gap : float
+        The relative gap of the method's own bounds.
+    reason : str
+        Why the method ended, with places for ``{size}`` and ``{tol}``.
+    n_factorizations : int
+        Factorisations, including those of rejected steps.
+    method : Method
+        The method.
+    tol : float
+        The tolerance requested.
+    trace : tuple of TraceRow
+        The history.
+    """
+
+    weights: np.ndarray
+    iterate: Iterate
+    gap: float
+    reason: str
+    n_factorizations: int
+    method: Method
+    tol: float
+    trace: tuple[TraceRow, ...] = field(repr=False)
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether the criterion is infinite for all weights."""
+        return self.reason.startswith("infeasible")
+
+    @property
+    def status(self) -> str:
+        """The outcome as a sentence, by the method's own gap."""
+        if self.gap <= self.tol:
+            return OPTIMAL.format(size=self.gap, tol=self.tol)
+        return self.reason.format(size=self.gap, tol=self.tol)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,10 +503,6 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
 
 #: Share of a gap above which rounding explains it: it also enters a bound squared.
 MOSTLY = 0.1
-#: A small gap is taken to be limited by rounding once it has not shrunk for this many
-#: iterations, nor for as many as it took to reach, unless the value fell in all of the
-#: last ones: a gap may rise for long before it shrinks, but noise goes up and down.
-PATIENCE = 25
 #: Beyond ``tol``, the gap must halve on the way to the aim within this share of the
 #: iterations that the method may take: at once for Newton's method, which does so as
 #: long as rounding lets it, and within 30 cutting planes. Where values have kinks, as
@@ -586,6 +569,27 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
+    minimum = find_weights(
+        criterion, weights, method, tol, max_iter, callback, start, aim
+    )
+    return with_certificate(minimum, criterion, weights)
+
+
+def find_weights(
+    criterion: Criterion,
+    weights: WeightSet,
+    method: str | Method = "auto",
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+    start: np.ndarray | None = None,
+    aim: float | None = None,
+) -> Minimum:
+    """The weights of :func:`solve` alone, which takes the same arguments.
+
+    For weights that are not shown, such as those of a fold: only the method's own
+    bounds say how good they are.
+    """
     _require_problem(criterion, weights)
     chosen = choose_method(criterion, weights, method)
     aim = tol if aim is None else aim
@@ -598,41 +602,59 @@ def solve(
     elif start is not None and chosen.takes_start:
         start = _inside(criterion, weights, start)
         chosen = replace(chosen, run=partial(chosen.run, start=start))
-    run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
-    best, trace, status, n_factorizations = run
-    tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
-    if status.startswith("infeasible"):
+    smooth = "concave reciprocal" in criterion.offers
+    further = max(1 if smooth else KINKED, int(FURTHER * chosen.max_iter))
+    loop = GapLoop[Iterate](tol, limit, callback, aim, further)
+    best = _iterate(criterion, weights, chosen, loop)
+    return Minimum(
+        weights=_tidy(criterion, weights, best, tol),
+        iterate=best,
+        gap=loop.size,
+        reason=loop.reason,
+        n_factorizations=loop.n_factorizations,
+        method=chosen,
+        tol=tol,
+        trace=tuple(loop.trace.rows),
+    )
+
+
+def with_certificate(
+    minimum: Minimum, criterion: Criterion, weight_set: WeightSet
+) -> Solution:
+    """Certify weights that :func:`find_weights` has found for the same problem."""
+    weights, best, tol = minimum.weights, minimum.iterate, minimum.tol
+    dual = best.coef if best.dual is None else best.dual
+    value, lower, gap = certify(criterion, weight_set, weights, best.coef, dual)
+    if minimum.is_infeasible:
         value = gap = np.inf
     converged = abs(gap) <= tol  # bounds that cross by more are not to be trusted
-    dual = best.coef if best.dual is None else best.dual
-    if converged:
-        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-    elif np.isfinite(gap):
-        terms = criterion.certificate_terms(tidy, best.coef, dual)
+    status = OPTIMAL if converged else minimum.reason
+    if not converged and np.isfinite(gap):
+        terms = criterion.certificate_terms(weights, best.coef, dual)
         stated = max(value - terms.upper, terms.rounding)  # by the certificate
         rounding = (stated + terms.excess) / abs(value or 1.0)
         zero = lower <= 0.0 <= value
         status = _explained(criterion, status, gap, rounding, zero)
     return Solution(
-        weights=tidy,
+        weights=weights,
         value=value,
         lower_bound=lower,
         gap=gap,
         converged=converged,
-        status=status.format(gap=gap, tol=tol),
+        status=status.format(size=gap, tol=tol),
         remarks=(
-            *criterion.remarks(tidy),
-            *weights.remarks(tidy),
-            *_note_gap(criterion, chosen, gap),
+            *criterion.remarks(weights),
+            *weight_set.remarks(weights),
+            *_note_gap(criterion, minimum.method, gap),
         ),
-        n_iter=len(trace),
-        n_factorizations=n_factorizations,
+        n_iter=len(minimum.trace),
+        n_factorizations=minimum.n_factorizations,
         coef=best.coef,
         dual=dual,
         gradient=best.gradient,
-        method=chosen.name,
+        method=minimum.method.name,
         tol=tol,
-        trace=tuple(trace),
+        trace=minimum.trace,
     )
 
 
@@ -726,80 +748,50 @@ def _explained(
         return f"stopped: the optimum is zero up to rounding in {precision}"
     reason = f"stopped: rounding in {precision} keeps the relative gap at"
     if gap <= SMALL_GAP:
-        return reason + " {gap:.1e}"
+        return reason + " {size:.1e}"
     advice = "float64 kernels or more" if single else "more"
-    return reason + f" {{gap:.1e}}; {advice} regularisation would help"
+    return reason + f" {{size:.1e}}; {advice} regularisation would help"
 
 
 def _iterate(
     criterion: Criterion,
     weight_set: WeightSet,
     method: Method,
-    tol: float,
-    aim: float,
-    limit: int,
-    callback: Callback | None,
-) -> tuple[Iterate, list[TraceRow], str, int]:
-    """Run a method: best iterate, history, reason for stopping, factorisations."""
-    best: Iterate | None = None
-    best_row: TraceRow | None = None
-    smooth = "concave reciprocal" in criterion.offers
-    further = max(1 if smooth else KINKED, int(FURTHER * method.max_iter))
-    halved: TraceRow | None = None  # where the gap was last halved, since it met tol
-    n_factorizations, trace = 0, Trace(callback)
-    status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
+    loop: GapLoop[Iterate],
+) -> Iterate:
+    """Run a method in a loop: the best iterate."""
     try:
-        for iterate in method.run(criterion, weight_set):
-            n_factorizations += iterate.n_factorizations
-            lower = iterate.bound(weight_set)
-            row = trace.add(iterate.value, lower, relative_gap(iterate.value, lower))
-            rank = row.gap, -row.lower_bound  # the bound, while no gap is finite
-            if best_row is None or rank < (best_row.gap, -best_row.lower_bound):
-                best, best_row = iterate, row
-            idle = row.iteration - best_row.iteration
-            if row.gap <= tol and (halved is None or row.gap <= 0.5 * halved.gap):
-                halved = row
-            if halved is not None and (
-                best_row.gap <= aim or row.iteration - halved.iteration >= further
-            ):
-                status = "stopped: the method's own bounds have met, but those of the "
-                status += "certificate leave a relative gap of {gap:.1e}"
-                break
-            if trace.stopped:
-                status = "stopped by the callback at relative gap {gap:.1e}"
-                break
-            if row.iteration >= limit:
-                status = f"stopped at max_iter={limit}: "
-                status += "relative gap {gap:.1e}, not {tol:.0e}"
-                break
-            stalled = idle >= max(PATIENCE, best_row.iteration)
-            if best_row.gap < SMALL_GAP and stalled and not _falls(trace.rows):
-                status = "stopped: rounding keeps the relative gap at {gap:.1e}"
-                break
+        loop.run(_steps(criterion, weight_set, method))
     except FactorizationError as error:
         reason = str(error).replace("{", "(").replace("}", ")")
-        status = f"stopped: {reason}; the relative gap is {{gap:.1e}}"
-        near = best_row is not None and best_row.gap <= SMALL_GAP
+        loop.reason = f"stopped: {reason}; {loop.remaining}"
+        near = loop.best is not None and loop.size <= SMALL_GAP
         if isinstance(error, InfeasibleError) and not near:
             # Rounding may have made values finite; else only a dual point is known.
-            status = f"infeasible: {reason}"
-            start = weight_set.start(criterion.n_weights)
-            best = best or Iterate(start, np.inf, np.zeros_like(start), error.coef)
-        if best is None:
+            loop.reason = f"infeasible: {reason}"
+            if loop.best is None:
+                start = weight_set.start(criterion.n_weights)
+                return Iterate(start, np.inf, np.zeros_like(start), error.coef)
+        if loop.best is None:
             raise
-    if best is None:
+    assert loop.best is not None
+    return loop.best.point
+
+
+def _steps(
+    criterion: Criterion, weight_set: WeightSet, method: Method
+) -> Iterator[Step[Iterate]]:
+    """The iterates of a method, with their bounds; there is at least one."""
+    iterate = None
+    for iterate in method.run(criterion, weight_set):
+        lower, count = iterate.bound(weight_set), iterate.n_factorizations
+        yield Step(iterate, iterate.value, lower, n_factorizations=count)
+    if iterate is None:
         raise ValueError(
             f"the method {method.name!r} has yielded no Iterate: its run(criterion, "
             "weight_set) must yield at least one, such as Iterate.at(weights, "
             "criterion.evaluate(weights))"
         )
-    return best, trace.rows, status, n_factorizations
-
-
-def _falls(rows: list[TraceRow]) -> bool:
-    """Whether each of the last values is below the one before it."""
-    last = rows[-PATIENCE:]
-    return all(after.value < before.value for before, after in pairwise(last))
 
 
 #: The largest weight that counts as a zero of an interior method, where that is below
@@ -811,23 +803,23 @@ CONTRIBUTES_NOTHING = 1e-12
 
 def _tidy(
     criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
-) -> tuple[np.ndarray, tuple[float, float, float]]:
-    """Set weights to zero that only an interior method keeps positive; certify.
+) -> np.ndarray:
+    """The weights (m,), with zeros for those that only an interior method keeps.
 
     Views with the same kernel share its weight equally, which changes no sum: of the
     many optima this is the one that does not depend on the order of the views. Under
     complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
-    smaller weights are dropped.
+    smaller weights are dropped. It is asked only where something can be changed.
     """
 
-    def judged(found: np.ndarray) -> tuple[np.ndarray, tuple[float, float, float]]:
-        return found, certify(criterion, weight_set, found, iterate.coef, iterate.dual)
+    def gap(changed: np.ndarray) -> float:
+        return certify(criterion, weight_set, changed, iterate.coef, iterate.dual)[2]
 
     weights, scores = iterate.weights, -iterate.gradient
     cuttable = weight_set.offers & {"sparse", "norm"}
     if not cuttable or weight_set.is_point(len(weights)):
-        return judged(weights)
+        return weights
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + LEAST_GAP)
     first = criterion.n_weights - criterion.n_kernels
@@ -835,7 +827,7 @@ def _tidy(
     if copies:
         shared = _shared(weights, copies)
         allowed = weight_set.violation(shared) <= ALLOWED_VIOLATION
-        if allowed and judged(shared)[1][2] <= max(tol, judged(weights)[1][2]):
+        if allowed and gap(shared) <= max(tol, gap(weights)):
             weights = shared
     for cut in min(LARGEST_ZERO, largest) * SHARES:
         if "sparse" in cuttable:
@@ -845,10 +837,10 @@ def _tidy(
         drop[:first] = False
         if not np.any(drop) or not np.any(weights[first:][~drop[first:]] > 0.0):
             break
-        tidy = judged(weight_set.scale(np.where(drop, 0.0, weights)))
-        if tidy[1][2] <= tol:
+        tidy = weight_set.scale(np.where(drop, 0.0, weights))
+        if gap(tidy) <= tol:
             return tidy
-    return judged(weights)
+    return weights
 
 
 def _shared(

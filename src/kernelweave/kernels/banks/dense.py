@@ -100,9 +100,10 @@ class KernelBank(ABC):
         self._forget()
 
     def _forget(self) -> None:
-        """Clear the cache of what every norm asks about the kernels."""
+        """Clear the cache of what every norm and certificate asks about the kernels."""
         self._same: list[np.ndarray] | None = None
         self._likeness: dict[int, float] = {}
+        self._traces: np.ndarray | None = None
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
@@ -161,7 +162,9 @@ class KernelBank(ABC):
 
     def rounded_traces(self) -> np.ndarray:
         """The traces (p,) that rounding errors of sums over kernels are measured by."""
-        return REACHED * np.sum(np.abs(self.diagonals()), axis=1)
+        if self._traces is None:
+            self._traces = REACHED * np.sum(np.abs(self.diagonals()), axis=1)
+        return self._traces
 
     def entry_errors(self) -> np.ndarray:
         """Relative rounding errors of the entries, (p,): those of their dtype."""

@@ -15,6 +15,7 @@ from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.predictive import Expert
 from kernelweave.models.mixture.experts import ExpertPanel
 from kernelweave.protocols import relative_gap
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.mixture import (
     residual_moments,
     stack,
@@ -22,7 +23,6 @@ from kernelweave.solvers.mixture import (
     truncated_responsibilities,
 )
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
     LocalSolution,
     Solution,

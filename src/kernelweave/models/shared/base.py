@@ -101,7 +101,8 @@ from kernelweave.models.streaming.explicit import (
 )
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
-from kernelweave.solvers.solve import Certificate, TraceRow
+from kernelweave.solvers.loop import TraceRow
+from kernelweave.solvers.solve import Certificate
 from kernelweave.views.columns import (
     counted,
     in_portions,

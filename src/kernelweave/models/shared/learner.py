@@ -38,15 +38,16 @@ from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, FeatureProducts, RowBank
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
-    Solution,
+    Minimum,
     error_of_value,
+    find_weights,
     fitting_methods,
     reachable,
-    solve,
+    with_certificate,
 )
 from kernelweave.views.columns import with_names
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
@@ -72,7 +73,8 @@ class LearnerOptions:
 
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
     are those made on a sample of the rows, if one has ruled out ``norms``. The
-    ``progress`` is told of every iteration, and knows whether to stop.
+    ``progress`` is told of every iteration, and knows whether to stop. The choice is
+    ``certified`` unless it only serves to judge or to prepare another one.
     """
 
     norm: float | str = "loo"
@@ -86,11 +88,12 @@ class LearnerOptions:
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
     sampled: dict[float, Choice] | None = None
+    certified: bool = True
 
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
         """The parameters of a model, or the defaults of those that it does not have."""
-        internal = ("random_state", "progress", "near", "norms", "sampled")
+        internal = ("random_state", "progress", "near", "norms", "sampled", "certified")
         names = [one.name for one in fields(cls) if one.name not in internal]
         found = {name: getattr(model, name) for name in names if hasattr(model, name)}
         given = {name: value for name, value in found.items() if value is not None}
@@ -114,7 +117,8 @@ class LearnerOptions:
         the alpha of all rows.
         """
         tol = max(self.tol, FOLD_TOLERANCE)
-        return replace(self, tol=tol, near=on_all.candidates, progress=None)
+        near = on_all.candidates
+        return replace(self, tol=tol, near=near, progress=None, certified=False)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Choice:
     n_iter : int
         Number of factorisations.
     certificate : Certificate or None
-        The proof, if an optimisation problem was solved.
+        The proof, if an optimisation problem was solved for weights that are shown.
     norm : float or None
         The norm of the weights.
     errors : ndarray of shape (k,) or None
@@ -351,37 +355,60 @@ def search_norms(
 
     The mean of all kernels comes first. Each smaller norm starts from the one before.
     Where nothing is compared, ``target`` (n, k) is fitted with the last factorisation.
+    The weights of the best norm are certified at the end.
     """
     compare = options.norm == "loo"
     judged_later = compare or options.alpha == "loo"
     target = None if judged_later else target
     norms = (options.norms or NORM_GRID) if compare else (float(options.norm),)
-    found: dict[float, Choice] = {}
-    last: Solution | None = None
+    compared: dict[float, Choice] = {}
+    minima: dict[float, Minimum] = {}
+    last: Minimum | None = None
     for norm in reversed(norms):
         choice, last = _solved(options, norm, first_alpha, criterion, last, target)
+        minima[norm] = last
         if judged_later:
-            given = None if options.alpha == "loo" else float(choice.alpha)
+            fixed_alpha = None if options.alpha == "loo" else float(choice.alpha)
             start = AlphaStart(float(choice.alpha))
-            known = (options.near or {}).get(norm)
+            near = (options.near or {}).get(norm)
             # Folds that start nearby save a third of the inverses.
-            if known is not None and np.ndim(known.alpha) == 0:
-                start = AlphaStart(float(known.alpha), known.curvature, near=True)
-            choice = judge(choice, given, start)
-        found[norm] = choice
+            if near is not None and np.ndim(near.alpha) == 0:
+                start = AlphaStart(float(near.alpha), near.curvature, near=True)
+            choice = judge(choice, fixed_alpha, start)
+        compared[norm] = choice
         if options.stopped:
             break
-    tried = [found[norm] for norm in norms if norm in found]
+    tried = [compared[norm] for norm in norms if norm in compared]
     best = tried[0]
     if compare:
         scores = [0.0 if one.score is None else one.score for one in tried]
         best = tried[_best_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
-    candidates = (options.sampled or {}) | found
-    if compare and (len(found) < len(norms) or len(candidates) < len(NORM_GRID)):
-        remark = f"{STOPPED}; norms tried: {', '.join(f'{norm:.3g}' for norm in found)}"
-        assert best.certificate is not None
-        best = replace(best, certificate=best.certificate.with_remarks([remark]))
+    candidates = (options.sampled or {}) | compared
+    if options.certified:
+        assert best.norm is not None
+        problem, minimum = criterion(first_alpha), minima[best.norm]
+        certificate = _certificate(problem, first_alpha, best.norm, minimum)
+        if compare and (len(compared) < len(norms) or len(candidates) < len(NORM_GRID)):
+            names = ", ".join(f"{norm:.3g}" for norm in compared)
+            certificate = certificate.with_remarks([f"{STOPPED}; norms tried: {names}"])
+        best = replace(best, certificate=certificate)
     return replace(best, candidates=dict(sorted(candidates.items())))
+
+
+def _certificate(
+    problem: Fisher, alpha: float | str, norm: float, minimum: Minimum
+) -> Certificate:
+    """The certificate of the weights of one norm at an alpha, or at the learned one."""
+    learned = isinstance(alpha, str)
+    weight_set = weight_set_of_norm(norm, fixed=not learned)
+    solution = with_certificate(minimum, problem, weight_set)
+    how_alpha = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
+    name = type(problem).__name__.removeprefix("Primal")  # the same problem
+    weights = solution.weights
+    if learned:
+        weights, alpha, _ = split_learned(weights, weight_set)
+    error = error_of_value(problem.bank, weights, 1.0 / float(alpha))
+    return Certificate.of(solution, f"{name}, l{norm:.3g} weights, {how_alpha}", error)
 
 
 #: With this many rows or more, a sample of them rules out norms: a share of the rows,
@@ -441,7 +468,8 @@ def race_norms(
         kernels = bank.fold(rows, none, design.weights, bank.space_of_fold(len(rows)))
         if not kernels.active:
             return options
-        loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+        tol = max(options.tol, FOLD_TOLERANCE)
+        loose = replace(options, tol=tol, certified=False)
         found = choose_weights(loose, pose(kernels.bank, targets[rows], part))
     except MemoryRefusedError:
         return options
@@ -483,9 +511,9 @@ def _solved(
     norm: float,
     alpha: float | str,
     criterion: Callable[[Any], Fisher],
-    last: Solution | None,
+    last: Minimum | None,
     target: Array | None,
-) -> tuple[Choice, Solution]:
+) -> tuple[Choice, Minimum]:
     """The weights at one norm; the criterion's workspace is freed on return."""
     learned = isinstance(alpha, str)
     weight_set = weight_set_of_norm(norm, fixed=not learned)
@@ -493,7 +521,7 @@ def _solved(
     start = None
     if "parts" in problem.offers:
         start = _start(options, norm, weight_set, problem.n_weights, last)
-    solution = solve(
+    minimum = find_weights(
         problem,
         weight_set,
         method=options.solver,
@@ -502,20 +530,21 @@ def _solved(
         callback=options.callback,
         start=start,
     )
-    how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
-    name = type(problem).__name__.removeprefix("Primal")  # the same problem
-    title = f"{name}, l{norm:.3g} weights, {how}"
-    weights, unit = solution.weights, 1.0
+    weights, unit = minimum.weights, 1.0
     if learned:
         weights, alpha, unit = split_learned(weights, weight_set)
     fit = None
     if target is not None:
-        fit = problem.last_fit(solution.weights, target, unit)
-    error = error_of_value(problem.bank, weights, 1.0 / float(alpha))
-    certificate = Certificate.of(solution, title, error)
-    count = solution.n_factorizations
-    choice = Choice(weights, float(alpha), count, certificate, norm, fit=fit)
-    return replace(choice, solved=solution.weights), solution
+        fit = problem.last_fit(minimum.weights, target, unit)
+    choice = Choice(
+        weights,
+        float(alpha),
+        minimum.n_factorizations,
+        norm=norm,
+        fit=fit,
+        solved=minimum.weights,
+    )
+    return choice, minimum
 
 
 def _start(
@@ -523,12 +552,12 @@ def _start(
     norm: float,
     weight_set: Simplex | LpBall | Uniform,
     n_weights: int,
-    last: Solution | None,
+    last: Minimum | None,
 ) -> np.ndarray | None:
     """Weights from which to solve for one norm; None for those of the set."""
     carried = None
-    if last is not None and np.isfinite(last.value):
-        carried = carried_over(last.weights, last.gradient, weight_set)
+    if last is not None and np.isfinite(last.iterate.value):
+        carried = carried_over(last.weights, last.iterate.gradient, weight_set)
     there = (options.near or options.sampled or {}).get(norm)
     known = None if there is None else there.solved
     if known is None or len(known) != n_weights:

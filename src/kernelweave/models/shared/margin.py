@@ -34,13 +34,15 @@ from kernelweave.models.shared.learner import (
     weight_set_of_norm,
 )
 from kernelweave.protocols import Bank, relative_gap
+from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
+    Solution,
     error_of_value,
+    find_weights,
     fitting_methods,
     reachable,
-    solve,
+    with_certificate,
 )
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
@@ -143,8 +145,8 @@ class MarginFit:
         Which rows are support vectors.
     C : float
         The penalty on errors, learned or given; infinite for a hard margin.
-    certificate : Certificate
-        The proof.
+    certificate : Certificate or None
+        The proof, if it was asked for.
     n_iter : int
         Number of factorisations.
     """
@@ -155,7 +157,7 @@ class MarginFit:
     margin: np.ndarray
     support: np.ndarray
     C: float
-    certificate: Certificate
+    certificate: Certificate | None
     n_iter: int
 
 
@@ -164,11 +166,13 @@ def learn_margin(
     bank: Bank,
     signs: np.ndarray,
     row_weights: np.ndarray | None,
-    callback: Callback,
+    callback: Callback | None = None,
+    certified: bool = True,
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions.
 
-    The norm of the ``options`` is a number, and so is their C, or it is "learn".
+    The norm of the ``options`` is a number, and so is their C, or it is "learn". Fits
+    that only judge others need not be ``certified``.
     """
     home = from_numpy(signs, bank.like)
     criterion = Margin(bank, home, options.margin, options.C, row_weights)
@@ -177,7 +181,7 @@ def learn_margin(
         weight_set = SignedSum(bank, float(options.weight_bound), row_weights)
     else:
         weight_set = weight_set_of_norm(float(options.norm), fixed=options.C != "learn")
-    solution = solve(
+    minimum = find_weights(
         criterion,
         weight_set,
         method=options.solver,
@@ -185,18 +189,16 @@ def learn_margin(
         max_iter=options.max_iter,
         callback=callback,
     )
-    if not np.isfinite(solution.value):
-        raise NoMarginError(f"{options.owner}: {solution.status}")
-    weighted = "" if row_weights is None else ", weighted rows"
-    own = solution.weights[-bank.n_kernels :]  # without that of the identity
-    slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
-    error = error_of_value(bank, own, slope)
-    certificate = Certificate.of(solution, options.problem + weighted, error)
-    if solution.method == "newton" and not is_numpy(bank.like):
-        moved = "solver='newton' trained its support vector machines on the CPU"
-        certificate = certificate.with_remarks([moved])
-    coef = to_numpy(solution.coef).astype(np.float64)
-    weights = solution.weights
+    if minimum.is_infeasible:
+        raise NoMarginError(f"{options.owner}: {minimum.status}")
+    certificate = None
+    if certified:
+        solution = with_certificate(minimum, criterion, weight_set)
+        if not np.isfinite(solution.value):
+            raise NoMarginError(f"{options.owner}: {solution.status}")
+        certificate = _certificate(options, solution, bank, row_weights)
+    coef = to_numpy(minimum.iterate.coef).astype(np.float64)
+    weights = minimum.weights
     price = float("inf") if options.margin == "hard" else options.C
     if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
@@ -204,7 +206,7 @@ def learn_margin(
         coef /= unit
         price = 1.0 / tau if tau > 0 else float("inf")
     functions = functions_of(bank, weights, coef)
-    intercept = criterion.intercept(solution.weights, solution.coef)
+    intercept = criterion.intercept(minimum.weights, minimum.iterate.coef)
     return MarginFit(
         weights=weights,
         coef=coef,
@@ -213,8 +215,26 @@ def learn_margin(
         support=support_vectors(functions + intercept, signs, coef),
         C=float(price),
         certificate=certificate,
-        n_iter=solution.n_factorizations,
+        n_iter=minimum.n_factorizations,
     )
+
+
+def _certificate(
+    options: MarginOptions,
+    solution: Solution,
+    bank: Bank,
+    row_weights: np.ndarray | None,
+) -> Certificate:
+    """The certificate of kernel weights, widened by what the kernels have lost."""
+    weighted = "" if row_weights is None else ", weighted rows"
+    kernel_weights = solution.weights[-bank.n_kernels :]  # not that of the identity
+    slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
+    error = error_of_value(bank, kernel_weights, slope)
+    certificate = Certificate.of(solution, options.problem + weighted, error)
+    if solution.method == "newton" and not is_numpy(bank.like):
+        moved = "solver='newton' trained its support vector machines on the CPU"
+        certificate = certificate.with_remarks([moved])
+    return certificate
 
 
 def settled_by_folds(
@@ -314,7 +334,7 @@ class _Folds:
             part = self.bank.restrict(train)
             for own in options.divided(columns):
                 signs = self.signs[np.ix_(train, own)]
-                fit = learn_margin(quick, part, signs, r, lambda _: None)
+                fit = learn_margin(quick, part, signs, r, certified=False)
                 kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
                 found = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
                 values[np.ix_(test, own)] = found
@@ -397,7 +417,8 @@ class MarginClassifier(KernelClassifier):
         prices = np.array([fit.C for fit in fits])
         self.C_ = float(prices[0]) if len(fits) == 1 else from_numpy(prices, like)
         self.n_iter_ = sum(fit.n_iter for fit in fits)
-        self._set_certificate(_joint_certificate([fit.certificate for fit in fits]))
+        parts = [fit.certificate for fit in fits if fit.certificate is not None]
+        self._set_certificate(_joint_certificate(parts))
 
     def _functions(self, X: Any, method: str) -> Array:
         """Decision functions of the two-class problems at new rows, (m, c)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -18,11 +18,14 @@ from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import check_parameters, integer, positive
+from kernelweave.solvers.loop import LocalLoop, Step
 from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.solvers.solve import LocalSolution
 
 #: Default number of steps; the paper does not give one.
 EM_STEPS = 100
+#: What the stationarity of weights is, in words.
+CHANGE = "the last step changed a weight by {size:.1e}"
 
 Paths = dict[int, PredictivePath]
 
@@ -211,15 +214,30 @@ def _one_class(
     members = np.flatnonzero(panel.allowed[:, c])
     if not len(members):
         raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")
+    loop = LocalLoop[np.ndarray](model.tol, model.max_iter or EM_STEPS, None, CHANGE)
+    last = loop.run(_steps(panel, paths, c, members, noise))
+    weights[members, c] = last.point
+    return LocalSolution(
+        weights=weights[:, c],
+        value=last.value,
+        stationarity=last.stationarity,
+        converged=loop.converged,
+        status=loop.status,
+        n_iter=loop.n_iter,
+        trace=tuple(loop.trace.rows),
+    )
+
+
+def _steps(
+    panel: ExpertPanel, paths: Paths, c: int, members: np.ndarray, noise: np.ndarray
+) -> Iterator[Step[np.ndarray]]:
+    """EM for the weights (m,) of the ``members``; changes their ``noise`` (p, k)."""
     seen = panel.observed[:, members]
     rows = np.any(seen, axis=1)  # the others have no effect on this class
     target = panel.target[:, c]
     mean, variance = np.zeros(seen.shape), np.ones(seen.shape)  # where rows are missing
     share = np.full(len(members), 1.0 / len(members))
-    change, value, limit = np.inf, np.nan, model.max_iter or EM_STEPS
-    step = 0
-    while step < limit and change > model.tol:
-        step += 1
+    while True:
         for j, e in enumerate(members):
             inside = in_sample(paths[int(e)], noise[e])
             mean[panel.rows[e], j] = inside[0][:, c]
@@ -235,18 +253,7 @@ def _one_class(
         fresh = np.sum(gamma * np.where(seen, residual**2, 0.0), axis=0) / total
         for j, e in enumerate(members):
             noise[e, c] = max(fresh[j], paths[int(e)].smallest_alpha)
-    weights[members, c] = share
-    converged = change <= model.tol
-    status = f"{'stationary' if converged else f'stopped at max_iter={limit}'}: the "
-    status += f"last step changed a weight by {change:.1e}"
-    return LocalSolution(
-        weights=weights[:, c],
-        value=value,
-        stationarity=change,
-        converged=converged,
-        status=status,
-        n_iter=step,
-    )
+        yield Step(share, value, stationarity=change)
 
 
 def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -37,12 +37,11 @@ from kernelweave.protocols import (
     relative_gap,
     weight_remarks,
 )
+from kernelweave.solvers.loop import BoundsLoop, Callback, LocalLoop, Step, Trace
 from kernelweave.solvers.solve import (
-    Callback,
     Certificate,
     LocalSolution,
     Outcome,
-    Trace,
     error_of_value,
     solve,
 )
@@ -55,6 +54,8 @@ LENGTHS = np.linspace(0.05, 1.0, 20)
 MAX_CUTS = 8
 #: Default limit on the steps of the descent in the weights.
 MAX_ITER = 100
+#: What SciPy's SLSQP answers where it has used all of its iterations.
+ITERATION_LIMIT = 9
 #: Weights below this share of the largest are set to zero.
 ZERO = 1e-9
 #: Relative decrease below which a step of the descent is not worth taking.
@@ -62,11 +63,13 @@ LEAST_DECREASE = 1e-9
 #: Slopes at which an ascent ends, as a share of what the tolerance of the whole allows
 #: each entry.
 SLOPE_SHARE = 1e-2
+#: What the stationarity of a subspace is, in words.
+SLOPE = "the gradient is {size:.1e} of the value"
 #: Relative changes of the value at which the searches of SciPy end: in the weights, far
 #: less than a local minimum needs; in subspaces, only where nothing changes at all.
 FLAT_IN_WEIGHTS, FLAT_IN_SUBSPACES = 1e-10, 1e-15
 
-Round = tuple[JointPoint, float]  # a point, and a lower bound
+Evaluated = tuple[np.ndarray, Evaluation]  # weights (p,), and what v is there
 Placed = tuple[JointPoint, np.ndarray]  # and columns (n, l) that make it optimal
 
 
@@ -128,44 +131,31 @@ def solve_joint(
         whole = problem.subspace(duals)
     if constant or n_components is None or n_components >= len(whole.dependence):
         bound = problem.lower_bound(duals, None)
-        rounds = iter([(problem.point(whole, duals), bound)])
+        rounds = iter([_round(problem.point(whole, duals), bound)])
     else:
         rounds = _search(problem, duals, n_components, limit)
-    best: JointPoint | None = None
-    lower, trace = -np.inf, Trace(callback)
-    status = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"
-    for point, bound in rounds:
-        lower = max(lower, bound)
-        if best is None or point.upper < best.upper:
-            best = point
-        gap = relative_gap(best.upper, lower)
-        trace.add(point.upper, lower, gap)
-        if trace.stopped:
-            status = "stopped by the callback at relative gap {gap:.1e}"
-            break
-        if gap <= tol:
-            break
-        if len(trace.rows) >= limit:
-            status = f"stopped at max_iter={limit}: " + "relative gap {gap:.1e}"
-            break
-    assert best is not None
-    if gap <= tol:
-        status = "optimal: the relative gap {gap:.1e} is within " + f"tol={tol:.0e}"
+    loop = BoundsLoop[JointPoint](tol, limit, callback)
+    best = loop.run(rounds)
     return JointSolution(
-        point=best,
-        value=best.upper,
-        lower_bound=lower,
-        gap=gap,
-        converged=gap <= tol,
-        status=status.format(gap=gap),
-        n_iter=len(trace.rows),
-        trace=tuple(trace.rows),
+        point=best.point,
+        value=best.value,
+        lower_bound=loop.lower_bound,
+        gap=loop.size,
+        converged=loop.converged,
+        status=loop.status,
+        n_iter=loop.n_iter,
+        trace=tuple(loop.trace.rows),
     )
+
+
+def _round(point: JointPoint, lower_bound: float = -np.inf) -> Step[JointPoint]:
+    """A round that has led to a point, and to a bound on all subspaces."""
+    return Step(point, point.upper, lower_bound)
 
 
 def _search(
     problem: SubspaceSVM, duals: np.ndarray, n_components: int, limit: int
-) -> Iterator[Round]:
+) -> Iterator[Step[JointPoint]]:
     """From the truncated closed form, raise the lower bound, then lower the value.
 
     The first half of the rounds alternates between subspace and machines, but moves
@@ -176,7 +166,7 @@ def _search(
     bound = problem.lower_bound(duals, n_components)
     for number in range(max(limit // 2, 1)):
         here = _place(problem, duals, n_components)
-        yield here[0], bound
+        yield _round(here[0], bound)
         if best is None or here[0].upper < best[0].upper:
             best = here
         ahead = here[0].duals - duals
@@ -198,7 +188,9 @@ def _place(problem: SubspaceSVM, target: np.ndarray, n_components: int) -> Place
     return problem.point(subspace), target @ subspace.axes
 
 
-def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[Round]:
+def _descend(
+    problem: SubspaceSVM, here: Placed, n_components: int
+) -> Iterator[Step[JointPoint]]:
     """Projected gradient steps on the value as a function of the subspace.
 
     In coordinates in which subspaces are projections X, the gradient is
@@ -217,7 +209,7 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
             eta /= 4.0
         else:
             return
-        yield candidate, -np.inf
+        yield _round(candidate)
         point, columns, eta = candidate, candidate_columns, 3.0 * eta
 
 
@@ -372,15 +364,17 @@ def solve_plain(
     """
     p, norm = criterion.bank.n_kernels, weights.norm
     below = solve(criterion.minorant(weights.support(np.ones(p))), weights, tol=tol)
-    search = _Search(criterion, weights, below.lower_bound / 2, tol, Trace(callback))
+    loop = BoundsLoop[Evaluated](tol, max_iter or MAX_ITER, callback)
+    search = _Search(criterion, weights, below.lower_bound / 2, loop)
     single = np.zeros(p)
     single[int(np.argmax(below.weights))] = 1.0
     try:
         for start in (single, below.weights, weights.start(p)):
             search.value(start)
-        minimize(  # sequential quadratic programming from the best of these
+        assert loop.best is not None
+        result = minimize(  # sequential quadratic programming from the best of these
             search.value,
-            search.best,
+            loop.best.point[0],
             jac=True,
             method="SLSQP",
             bounds=[(0.0, 1.0)] * p,
@@ -389,60 +383,60 @@ def solve_plain(
                 "fun": lambda w: np.sum(np.maximum(w, 0.0) ** norm) - 1.0,
                 "jac": lambda w: norm * np.maximum(w, 0.0) ** (norm - 1.0),
             },
-            options={"maxiter": max_iter or MAX_ITER, "ftol": FLAT_IN_WEIGHTS},
+            options={"maxiter": loop.max_iter, "ftol": FLAT_IN_WEIGHTS},
         )
+        if result.status == ITERATION_LIMIT:
+            loop.end_at_limit()
+        else:
+            loop.end_without_step()
     except _EnoughError:
         pass
-    best, state, rows = search.best, search.state, tuple(search.trace.rows)
-    assert best is not None and state is not None
+    assert loop.best is not None
+    best, state = loop.best.point
     fall = float(state.gradient @ best) + weights.support(-state.gradient)
     stationarity = fall / state.value
     converged = stationarity <= LOCAL_MINIMUM
-    found = "a local minimum" if converged else "stopped early"
+    ended = "a local minimum" if converged else loop.status
+    n_evaluations = len(loop.trace.rows)
     return LocalSolution(
         weights=best,
         value=state.value,
         stationarity=stationarity,
         converged=converged,
-        status=f"{found}, stationary to {stationarity:.0e}",
-        n_iter=len(rows),
-        n_factorizations=p + below.n_factorizations + len(rows),
-        lower_bound=min(search.lower, state.value),
+        status=f"{ended}, stationary to {stationarity:.0e}",
+        n_iter=n_evaluations,
+        n_factorizations=p + below.n_factorizations + n_evaluations,
+        lower_bound=min(loop.lower_bound, state.value),
         coef=np.asarray(state.coef),
-        trace=rows,
+        trace=tuple(loop.trace.rows),
     )
 
 
 class _EnoughError(Exception):
-    """The bounds have met, or the callback requested a stop."""
+    """The loop has ended the search."""
 
 
 @dataclass
 class _Search:
-    """Evaluates v and keeps the best point."""
+    """Evaluates v for a minimiser of SciPy, and hands each point to the loop."""
 
     criterion: PlainSubspaceMargin
     weights: NormSet
-    lower: float
-    tol: float
-    trace: Trace
-    best: np.ndarray | None = None
-    state: Evaluation | None = None
+    lower_bound: float
+    loop: BoundsLoop[Evaluated]
 
     def value(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient (p,) of v, both relative to the lower bound."""
         w = self.weights.scale(np.where(w > ZERO * np.max(w), w, 0.0))
         state = self.criterion.evaluate(w)
-        if self.state is None or state.value < self.state.value:
-            self.best, self.state = w, state
-        gap = relative_gap(self.state.value, self.lower)
-        self.trace.add(state.value, self.lower, gap)
-        if self.trace.stopped or gap <= self.tol:
+        # SciPy counts its own iterations, which may take several evaluations.
+        step = Step((w, state), state.value, self.lower_bound, n_iter=0)
+        if self.loop.take(step):
             raise _EnoughError
         # The value does not depend on the scale of w, so the slope along w is zero.
         normal = w ** (self.weights.norm - 1.0)
         slope = state.gradient - float(state.gradient @ w) * normal
-        return state.value / self.lower, slope / self.lower
+        return state.value / self.lower_bound, slope / self.lower_bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -544,31 +538,42 @@ def align_subspace(
     # U = R'W = R^-1 (G + alpha I) W does not read the upper triangle of R.
     u = solve_triangular(kernel.factor, kernel.gram @ start + kernel.alpha * start)
     first, _ = problem.evaluate(u)
-    value, size, n_iter, trace = first, np.inf, 0, Trace(callback)
-    while size > tol and n_iter < max_iter:
+    loop = LocalLoop[Array](tol, max_iter, callback, SLOPE)
+    last = loop.run(_ascents(problem, u, first, max_iter, tol, loop.trace))
+    coef = solve_triangular(kernel.factor, last.point, transpose=True)
+    return AlignmentResult(
+        subspace=normalized(kernel, coef, target),
+        value=last.value,
+        start=first,
+        stationarity=last.stationarity,
+        converged=loop.converged,
+        status=loop.status,
+        n_iter=loop.n_iter,
+        trace=tuple(loop.trace.rows),
+    )
+
+
+def _ascents(
+    problem: _Alignment, u: Array, value: float, max_iter: int, tol: float, trace: Trace
+) -> Iterator[Step[Array]]:
+    """Ascents from U (n, l) of this value, and again from where they end.
+
+    Their own iterations are told to the ``trace``; there are at most ``max_iter``.
+    """
+    left = max_iter
+    while True:
         slope_tol = SLOPE_SHARE * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
-        found = _ascend(problem, u, max_iter - n_iter, slope_tol, trace)
-        n_iter += max(int(found.nit), 1)
-        u = problem.centred(from_numpy(found.x.reshape(u.shape), u))
+        ascent = _ascend(problem, u, left, slope_tol, trace)
+        u = problem.centred(from_numpy(ascent.x.reshape(u.shape), u))
         values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
         u = u @ from_numpy(vectors / np.sqrt(values), u)  # now U'U = I
         value, slope = problem.evaluate(u)
-        size = np.sqrt(squared_norm(slope) * squared_norm(u)) / value
-        if trace.stopped or found.nit == 0:
-            break
-    coef = solve_triangular(kernel.factor, u, transpose=True)
-    subspace = normalized(kernel, coef, target)
-    converged = bool(size <= tol)
-    return AlignmentResult(
-        subspace=subspace,
-        value=float(value),
-        start=float(first),
-        stationarity=float(size),
-        converged=converged,
-        status=f"{'stationary' if converged else 'stopped early'} to {size:.1e}",
-        n_iter=n_iter,
-        trace=tuple(trace.rows),
-    )
+        size = float(np.sqrt(squared_norm(slope) * squared_norm(u)) / value)
+        n_iter = max(int(ascent.nit), 1)
+        yield Step(u, value, stationarity=size, n_iter=n_iter, is_told=True)
+        if ascent.nit == 0:
+            return
+        left -= n_iter
 
 
 def _ascend(
