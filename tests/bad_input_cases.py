@@ -2108,6 +2108,118 @@ add(
     "Give every row a group",
     grouped,
 )
+
+
+def weights_of(*given: Any) -> Change:
+    """Two kernels whose weights are these numbers, or this object."""
+    return both(stack(), params(kernel_weights=given[0] if len(given) < 2 else given))
+
+
+weighted = takes("kernel_weights")
+add(
+    "weights of fewer kernels than there are",
+    weights_of([1.0]),
+    "got (1,)",
+    "kernel_weights needs one number per kernel",
+    "in the order of 'kernel_0', 'kernel_1'",
+    weighted,
+)
+add(
+    "weights of kernels that are no numbers",
+    weights_of("large", "small"),
+    "got ('large', 'small')",
+    "kernel_weights",
+    "one number per kernel",
+    weighted,
+)
+add(
+    "a negative weight of a kernel",
+    weights_of(0.5, -0.2),
+    "has -0.2",
+    "kernel_weights must be finite numbers >= 0; the kernel 'kernel_1'",
+    "Leave a kernel out with the weight 0",
+    weighted,
+)
+add(
+    "NaN as the weight of a kernel",
+    weights_of(np.nan, 1.0),
+    "has nan",
+    "the kernel 'kernel_0'",
+    "Leave a kernel out with the weight 0",
+    weighted,
+)
+add(
+    "an infinite weight of a view",
+    params(kernel_weights={"left": 1.0, "right": np.inf}),
+    "has inf",
+    "the view 'right'",
+    "must be finite numbers >= 0",
+    weighted,
+)
+add(
+    "the weight of a view as text",
+    params(kernel_weights={"left": "much"}),
+    "has 'much'",
+    "the view 'left'",
+    "must be finite numbers >= 0",
+    weighted,
+)
+add(
+    "weights of kernels that are all zero",
+    weights_of(0.0, 0.0),
+    "are all zero",
+    "kernel_weights",
+    "Give at least one kernel a weight > 0",
+    weighted,
+)
+add(
+    "weights of kernels whose squares leave the range of numbers",
+    weights_of(1e200, 1e200),
+    "the sum 2e+200",
+    "kernel_weights",
+    "by their sum",
+    weighted,
+)
+add(
+    "the weight of a view that does not exist",
+    params(kernel_weights={"lift": 1.0}),
+    "'lift' is neither a view nor a kernel",
+    "kernel_weights",
+    "Did you mean 'left'?",
+    weighted,
+)
+add(
+    "two weights of one kernel",
+    kernel(RBF(gamma=0.1), kernel_weights={"right": 1, "right: RBF(gamma=0.1)": 2}),
+    "both give the weight",
+    "the kernel 'right: RBF(gamma=0.1)'",
+    "leave out one of them",
+    weighted,
+)
+add(
+    "the weight of one of two kernels with the same name",
+    kernel([RBF(gamma=0.1)] * 2, kernel_weights={"right: RBF(gamma=0.1)": 1.0}),
+    "2 kernels have the name 'right: RBF(gamma=0.1)'",
+    "kernel_weights",
+    "pass an array with one number per kernel",
+    weighted,
+)
+
+
+def backwards_kernels() -> Any:
+    import pandas as pd
+
+    return pd.Series([0.5, 0.5], index=["kernel_1", "kernel_0"])
+
+
+add(
+    "weights of kernels in another order",
+    lambda p: weights_of(backwards_kernels())(p),
+    "got the index 'kernel_1', 'kernel_0'",
+    "kernel_weights",
+    "pass kernel_weights.to_dict() for weights by name",
+    weighted,
+)
 add(
     "priors of the wrong length",
     params(priors=[1.0]),

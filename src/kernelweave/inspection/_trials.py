@@ -341,6 +341,15 @@ class Trials:
             found.append(np.mean(losses))
         return np.array(found)
 
+    def _weights_of(self, views: Views) -> np.ndarray:
+        """The weights, given to the model, of the kernels of some views."""
+        view_names = self.model.kernel_map_.view_names
+        among = [
+            name in views or (len(views) > 1 and has_products(self.model, name))
+            for name in view_names
+        ]
+        return to_numpy(self.model.kernel_weights_)[among]
+
     @without_repeated_warnings()
     def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> Trial:
         """Fit on the rows ``train`` with some views, and judge the rows ``test``."""
@@ -355,6 +364,8 @@ class Trials:
         if not self.precomputed:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
+        if getattr(final, "kernel_weights", None) is not None:
+            final.set_params(kernel_weights=self._weights_of(views))
         if self.classes is not None:
             known = np.unique(self.codes[own])
             final.set_params(**of_classes(final, self.classes, known))

@@ -345,6 +345,8 @@ def _title(model: Any) -> str:
     """What is known about the weights of a fitted model."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
+        if getattr(model, "kernel_weights", None) is not None:
+            return "Kernel weights, as given"
         own = model.method == "independent"
         return "Kernel weights, each by its own alignment" if own else UNIFORM_TITLE
     if certificate.stationarity is not None:

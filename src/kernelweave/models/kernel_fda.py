@@ -1,4 +1,4 @@
-"""Regularised kernel discriminant analysis on one kernel or the mean of several."""
+"""Regularised kernel discriminant analysis on one kernel or a given sum of several."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from kernelweave.kernels.maps.kernel_map import NothingVariesError
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
@@ -21,6 +22,7 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     check_parameters,
     positive,
+    read_kernel_weights,
     read_weighted_rows,
 )
 from kernelweave.models.shared.learner import (
@@ -36,16 +38,16 @@ from kernelweave.models.shared.scoring import Measure
 
 @dataclass(repr=False, eq=False)
 class KernelFDA(KernelDiscriminant):
-    """Regularised kernel discriminant analysis (RKDA) with uniform kernel weights.
+    """Regularised kernel discriminant analysis (RKDA) with given kernel weights.
 
     Finds the directions W that maximise::
 
         trace( (W' (S_t + alpha I) W)^-1 W' S_b W )
 
-    (Ye et al. 2007, Eqs. 13 and 24), via ``B = (G + alpha I)^-1 H``, where G is
-    the mean of all kernels, each centred and scaled to trace n. New rows project to
-    ``G(x) B`` and are classified by Gaussians in that space, fitted to leave-one-out
-    projections.
+    (Ye et al. 2007, Eqs. 13 and 24), via ``B = (G + alpha I)^-1 H``, where G is the
+    mean of all kernels, each centred and scaled to trace n, or their sum with the
+    weights that are given. New rows project to ``G(x) B`` and are classified by
+    Gaussians in that space, fitted to leave-one-out projections.
 
     Parameters
     ----------
@@ -58,6 +60,15 @@ class KernelFDA(KernelDiscriminant):
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, which has a closed form.
+    kernel_weights : array-like of shape (p,) or dict, default=None
+        Weights of the kernels, not negative and not all zero: one for each, in the
+        order of ``kernel_names_``, or a dict by the name of a view, whose weight is
+        divided equally among its kernels, or of a kernel; what a dict leaves out has
+        the weight 0. None gives all kernels that vary the same weight, with sum 1.
+        The weights of any problem that :func:`kernelweave.solve` solves can be used
+        here. They are taken as they are, and alpha belongs to them: multiplying all of
+        them and a number for alpha by the same factor changes no prediction. Only if
+        they sum to one is alpha relative to the mean eigenvalue of the sum of kernels.
     interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.
@@ -118,7 +129,7 @@ class KernelFDA(KernelDiscriminant):
     classes_ : ndarray of shape (k,)
         Class labels.
     kernel_weights_ : array of shape (p,)
-        Weight of each kernel: uniform, but 0 for constant kernels.
+        Weight of each kernel, uniform or as given; 0 for constant kernels.
     kernel_names_ : list of str
         Name of each kernel.
     view_weights_ : dict
@@ -156,6 +167,7 @@ class KernelFDA(KernelDiscriminant):
     See Also
     --------
     MultipleKernelFDA : Learns the weights of the kernels too.
+    kernelweave.solve : Weights from any criterion and set of weights.
 
     References
     ----------
@@ -177,6 +189,7 @@ class KernelFDA(KernelDiscriminant):
     views: Any = None
     _: KW_ONLY
     alpha: float | Literal["loo"] = "loo"
+    kernel_weights: Any = None
     class_weight: Any = None
     priors: Any = None
     interactions: bool = False
@@ -218,11 +231,23 @@ class KernelFDA(KernelDiscriminant):
         """
         check_parameters(self, alpha=positive("loo"))
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
+        kernel_map, weights = rows.kernel_map, None
+        if self.kernel_weights is not None:
+            names = kernel_map.names, kernel_map.view_names
+            weights = read_kernel_weights(self.kernel_weights, *names)
         progress = Progress(self, X, y, sample_weight)
         announce_duration(self, rows, labels, design, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
         options = LearnerOptions.of(self, progress)
+        if weights is not None:
+            weights = weights[kernel_map.active]
+            if not np.any(weights):
+                raise NothingVariesError(
+                    "every kernel with a weight in kernel_weights is constant on the "
+                    "training rows; give others a weight, or check the features"
+                )
+            options = replace(options, kernel_weights=weights)
         fitted = learn_classes(self, kernels, options, self._discriminate)
         self._set_fitted(fitted)
         progress.end()
@@ -235,11 +260,13 @@ class KernelFDA(KernelDiscriminant):
         options: LearnerOptions,
         *rows: Any,
     ) -> Fitted:
-        """Uniform weights, and alpha for a bank, class codes (n,) and a design."""
+        """The weights, and alpha for a bank, class codes (n,) and a design."""
         task = class_task(*rows, priors=priors, measure=measure)
-        p = task.bank.n_kernels
-        weights = np.full(p, 1.0 / p)
-        alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
+        weights, p = options.kernel_weights, task.bank.n_kernels
+        if weights is None:
+            weights = np.full(p, 1.0 / p)
+        # the mean eigenvalue of a sum of kernels of trace n
+        alpha, start = None, AlphaStart(float(np.sum(weights)))
         if options.alpha != "loo":
             alpha, task = float(options.alpha), replace(task, score=None)
         return discriminate(task, RowJudge(task)(Choice(weights, 1.0, 1), alpha, start))

@@ -81,7 +81,6 @@ from kernelweave.models.shared.learner import (
     LEARNER,
     NORM_GRID,
     Choice,
-    Fit,
     Fitted,
     FoldScore,
     KernelRows,
@@ -435,13 +434,29 @@ def learn_rows(
     measure: Measure | None,
 ) -> Fitted:
     """``fit(options, bank, targets, design)``, with its score on folds."""
-    given = rows.bank, targets, rows.design
-    fitted = fit(options, *given)
+    fitted = fit(options, rows.bank, targets, rows.design)
     classify = fitted.gaussians is not None
-    again: Fit = partial(fit, options.for_folds(fitted.choice))
+    options_of_folds = options.for_folds(fitted.choice)
+
+    def fit_to_fold(
+        bank: RowBank,
+        targets: np.ndarray,
+        design: RowDesign,
+        weights: np.ndarray | None,
+    ) -> Fitted:
+        own = replace(options_of_folds, kernel_weights=weights)
+        return fit(own, bank, targets, design)
 
     def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
-        folds = learn_folds(*given, splits, again, options.progress.fold)
+        folds = learn_folds(
+            rows.bank,
+            targets,
+            rows.design,
+            splits,
+            fit_to_fold,
+            options.progress.fold,
+            options.kernel_weights,
+        )
         return (fold.judged for fold in folds) if classify else folds
 
     if not rows.rows.see_targets:

@@ -6,7 +6,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Number
+from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from kernelweave.kernels.maps.kernel_map import (
     WORK_MATRICES,
     FeatureSource,
     KernelMap,
+    NothingVariesError,
     PrecomputedSource,
     Source,
     Storage,
@@ -55,6 +56,7 @@ from kernelweave.views.columns import (
     View,
     column_names,
     counted,
+    did_you_mean,
     host_like,
     is_arrow,
     is_dask,
@@ -934,6 +936,105 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
             f"{np.sum(given):.6g}"
         )
     return given
+
+
+#: The largest sum of weights that are given, and one over the smallest: sums of kernels
+#: are factored in float32 too, whose range is 1e-38 to 3e38.
+LARGEST_SUM = 1e30
+
+
+def read_kernel_weights(given: Any, names: list[str], views: list[str]) -> np.ndarray:
+    """Weights (p,) of kernels with these names, of these views (p,).
+
+    They are given by place, or by the name of a view or kernel; the weight of a view is
+    divided equally among its kernels.
+    """
+    if isinstance(given, dict):
+        weights = _weights_by_name(given, names, views)
+    else:
+        needed = f"one number per kernel, in the order of {some(map(repr, names))}"
+        if hasattr(given, "iloc"):  # a pandas object
+            index = given.index.tolist()
+            if index not in (names, list(range(len(names)))):
+                raise ValueError(
+                    f"kernel_weights must hold {needed}; got the index "
+                    f"{some(map(repr, index))}. Sort it, or pass "
+                    "kernel_weights.to_dict() for weights by name"
+                )
+        try:
+            values = np.asarray(to_numpy(given) if is_array(given) else given)
+        except ValueError as error:  # lists of different lengths
+            raise ValueError(
+                f"kernel_weights must hold {needed}; got {given!r:.60}"
+            ) from error
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"kernel_weights must hold {needed}; got {given!r:.60}")
+        weights = values.astype(np.float64)
+        if weights.shape != (len(names),):
+            raise ValueError(
+                f"kernel_weights needs {needed}: the shape {(len(names),)}; got "
+                f"{weights.shape}"
+            )
+        for name, weight in zip(names, weights.tolist(), strict=True):
+            _check_weight(f"kernel {name!r}", weight)
+    if not np.any(weights):
+        raise NothingVariesError(
+            "kernel_weights are all zero, so there is no kernel to learn from; got "
+            f"{given!r:.60}. Give at least one kernel a weight > 0"
+        )
+    total = float(np.sum(weights))
+    if not 1.0 / LARGEST_SUM <= total <= LARGEST_SUM:
+        raise ValueError(
+            f"kernel_weights have the sum {total:.3g}, but it must be from "
+            f"{1.0 / LARGEST_SUM:.0e} to {LARGEST_SUM:.0e}, as the squares of sums of "
+            "kernels must not leave the range of numbers. Divide the weights, and a "
+            "number for alpha, by their sum"
+        )
+    return weights
+
+
+def _weights_by_name(
+    given: dict[Any, Any], names: list[str], views: list[str]
+) -> np.ndarray:
+    weights, of_views = np.zeros(len(names)), set(views)
+    taken: dict[int, Any] = {}  # the entry that each kernel has its weight from
+    for key, value in given.items():
+        known = views if key in of_views else names
+        places = [i for i, name in enumerate(known) if name == key]
+        if not places:
+            hint = did_you_mean(str(key), [*of_views, *names])
+            raise ValueError(
+                f"kernel_weights: {key!r} is neither a view nor a kernel.{hint} The "
+                f"views are {some(map(repr, dict.fromkeys(views)))}, the kernels "
+                f"{some(map(repr, names))}"
+            )
+        if known is names and len(places) > 1:
+            raise ValueError(
+                f"kernel_weights: {len(places)} kernels have the name {key!r}, so it "
+                "does not say which of them is meant; pass an array with one number "
+                "per kernel"
+            )
+        twice = next((taken[i] for i in places if i in taken), None)
+        if twice is not None:
+            raise ValueError(
+                f"kernel_weights: {key!r} and {twice!r} both give the weight of the "
+                f"kernel {names[places[0]]!r}; leave out one of them"
+            )
+        kind = "view" if known is views else "kernel"
+        weights[places] = _check_weight(f"{kind} {key!r}", value) / len(places)
+        taken |= dict.fromkeys(places, key)
+    return weights
+
+
+def _check_weight(whose: str, weight: Any) -> float:
+    """A weight of a kernel or view as a float; refuse what cannot be one."""
+    is_number = isinstance(weight, Real) and not isinstance(weight, bool | np.bool_)
+    if not (is_number and np.isfinite(weight) and weight >= 0):
+        raise ValueError(
+            f"kernel_weights must be finite numbers >= 0; the {whose} has {weight!r}. "
+            "Leave a kernel out with the weight 0"
+        )
+    return float(weight)
 
 
 def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:

@@ -71,6 +71,7 @@ LEARNER = {
 class LearnerOptions:
     """Which weights to learn: parameters of ``MultipleKernelFDA``.
 
+    ``kernel_weights`` are those of the kernels of the bank, if they are given.
     ``near`` are choices made for each norm on other rows, to start from. ``sampled``
     are those made on a sample of the rows, if one has ruled out ``norms``. The
     ``progress`` is told of every iteration, and knows whether to stop. The choice is
@@ -85,6 +86,7 @@ class LearnerOptions:
     cv: Any = None
     random_state: Any = 0
     progress: Any = None
+    kernel_weights: np.ndarray | None = None
     near: dict[float, Choice] | None = None
     norms: tuple[float, ...] = ()
     sampled: dict[float, Choice] | None = None
@@ -93,7 +95,8 @@ class LearnerOptions:
     @classmethod
     def of(cls, model: KernelModel, progress: Any) -> LearnerOptions:
         """The parameters of a model, or the defaults of those that it does not have."""
-        internal = ("random_state", "progress", "near", "norms", "sampled", "certified")
+        internal = {"random_state", "progress", "kernel_weights", "certified"}
+        internal |= {"near", "norms", "sampled"}
         names = [one.name for one in fields(cls) if one.name not in internal]
         found = {name: getattr(model, name) for name in names if hasattr(model, name)}
         given = {name: value for name, value in found.items() if value is not None}
@@ -709,7 +712,8 @@ class FoldClasses:
     log_joint: np.ndarray  # (m, r)
 
 
-Fit = Callable[[RowBank, np.ndarray, RowDesign], Fitted]
+#: ``fit(bank, targets, design, weights)``: weights (p,) are None unless they are given.
+Fit = Callable[[RowBank, np.ndarray, RowDesign, np.ndarray | None], Fitted]
 
 
 def choose_splits(
@@ -830,6 +834,7 @@ def learn_folds(
     splits: list[tuple[np.ndarray, np.ndarray]],
     fit: Fit,
     report: Callable[[int, int], object],
+    weights: np.ndarray | None = None,
 ) -> Iterator[Fold]:
     """Fit to the rows of each fold, and project those held out.
 
@@ -841,8 +846,8 @@ def learn_folds(
     as much. Only the parameters of the kernels, such as widths, which never see a
     label, are those of all rows; so is a scale other than trace n after centring.
     Searches start from what was found on all rows (:meth:`LearnerOptions.for_folds`),
-    which saves half of their steps. Folds whose rows have no kernel that varies are
-    left out.
+    which saves half of their steps. Folds whose rows have no kernel that varies, or
+    none with a weight, are left out.
 
     Parameters
     ----------
@@ -855,18 +860,21 @@ def learn_folds(
     splits : list of (train, test)
         Indices of rows.
     fit : callable
-        Learns from a bank, targets and a design.
+        Learns from a bank, targets, a design and the weights of these kernels.
     report : callable
         Told the number of each finished fold, and how many there are; true if the
         others are not wanted.
+    weights : ndarray of shape (p,), optional
+        Weights of the kernels, if they are given.
     """
     # new memory for every fold would cost a pass over it
     space = bank.space_of_fold(max((len(rows) for rows, _ in splits), default=0))
     for i, (train, test) in enumerate(splits, start=1):
         part = design.restrict(train)
         fold = bank.fold(train, test, design.weights, space)
-        if fold.active:
-            fitted = fit(fold.bank, targets[train], part)
+        own = None if weights is None else weights[fold.active]
+        if fold.active and (own is None or np.any(own)):
+            fitted = fit(fold.bank, targets[train], part, own)
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
         end_fold(report, i, len(splits))
