@@ -11,10 +11,10 @@ from unittest.mock import patch
 import numpy as np
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.models.shared.learner import LearnerOptions
+from kernelweave.learn.search import Options
 
 VIEWS = [(name, "rbf", slice(3 * i, 3 * i + 3)) for i, name in enumerate("abc")]
-for_folds = LearnerOptions.for_folds
+for_folds = Options.for_folds
 
 
 def from_scratch(options, whole):
@@ -27,7 +27,7 @@ def main():
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(320, 9)), rng.permutation(np.arange(320) % 2)
         pair = [MultipleKernelFDA(VIEWS).fit(X, y).cv_score_]
-        with patch.object(LearnerOptions, "for_folds", from_scratch):
+        with patch.object(Options, "for_folds", from_scratch):
             pair.append(MultipleKernelFDA(VIEWS).fit(X, y).cv_score_)
         scores.append(pair)
     near, far = np.transpose(scores)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.kernels import RBF
-from kernelweave.models.shared.learner import NORM_GRID
+from kernelweave.learn.search import NORM_GRID
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from gpu_goals import D, digit_views

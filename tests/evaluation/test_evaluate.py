@@ -30,7 +30,7 @@ from kernelweave.evaluation.held_out import assign_folds
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_ablation
 from kernelweave.kernels import Pipe
-from kernelweave.models.shared.learner import accuracy, ratio_of_means
+from kernelweave.learn.estimates import accuracy, ratio_of_means
 
 pytestmark = pytest.mark.usefixtures("quick_stack")
 

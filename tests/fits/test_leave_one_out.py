@@ -15,12 +15,7 @@ from kernelweave.fits.alpha import SAMPLED_FROM, LooDescent, LooPath
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.learner import (
-    LearnerOptions,
-    RowJudge,
-    Task,
-    search_norms,
-)
+from kernelweave.learn.search import Options, RowJudge, Task, search_norms
 
 
 def centre(gram):
@@ -233,7 +228,7 @@ def test_only_alphas_that_rounding_hides_are_missed(rng):
 
 
 def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
-    options, design = LearnerOptions(norm="loo", alpha="loo"), RowDesign(70)
+    options, design = Options(norm="loo", alpha="loo"), RowDesign(70)
     for _ in range(3):
         codes = rng.permutation(np.arange(70) % 3)
         X = rng.normal(size=(70, 8)) + 1.5 * np.eye(3, 8)[codes]

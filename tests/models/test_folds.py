@@ -35,7 +35,7 @@ from kernelweave import (
 from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF, Linear
-from kernelweave.models.shared.learner import COOLEST
+from kernelweave.learn.folds import COOLEST
 
 #: Kernels with given parameters: the same on all rows and on those of a fold.
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]

@@ -11,16 +11,7 @@ from kernelweave.fits.design import RowDesign
 from kernelweave.fits.ridge import KernelFit
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared import learner
-from kernelweave.models.shared.learner import (
-    CLEARLY,
-    NEGLIGIBLE,
-    NORM_GRID,
-    Choice,
-    LearnerOptions,
-    _promising,
-    _sample_rows,
-    race_norms,
-)
+from kernelweave.learn.search import NORM_GRID, Choice, Options, race_norms
 
 
 def choices(errors):
@@ -61,7 +52,7 @@ def test_a_sample_keeps_groups_together(rng):
 
 def test_a_sample_without_variation_rules_out_nothing(rng):
     n, size = 40, 10
-    options, targets = LearnerOptions(), (np.arange(n) % 2)[:, None] - 0.5
+    options, targets = Options(), (np.arange(n) % 2)[:, None] - 0.5
     everyone, rows = RowDesign(n), rng.normal(size=(2, n))
     sample = _sample_rows(everyone, size)
     constant, alike = rows.copy(), targets.copy()

@@ -20,7 +20,7 @@ from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF
 from kernelweave.models.shared import refits
-from kernelweave.models.shared.learner import COOLEST
+from kernelweave.learn.folds import COOLEST
 
 #: Kernels with given widths and a constant diagonal: precomputed ones are the same.
 FIXED = [("a", RBF(gamma=0.2), slice(0, 3)), ("b", RBF(gamma=0.1), slice(3, 6))]

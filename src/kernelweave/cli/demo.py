@@ -28,8 +28,8 @@ from kernelweave.datasets import fetch_views
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weight_intervals
+from kernelweave.learn.estimates import accuracy
 from kernelweave.models import KernelFDA, MultipleKernelFDA
-from kernelweave.models.shared.learner import accuracy
 from kernelweave.report import write_report
 
 #: Number of noise views, and of columns in each.

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelweave._text import in_line
 from kernelweave.cli.terminal import above, bare_stream
-from kernelweave.models.shared.learner import NORM_GRID
+from kernelweave.learn.search import NORM_GRID
 
 #: Shortest time between two lines about the same run, in seconds.
 PAUSE = 10.0

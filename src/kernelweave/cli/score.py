@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import Samples, read_target
-from kernelweave.models.shared.learner import accuracy
+from kernelweave.learn.estimates import accuracy
 from kernelweave.views.columns import counted, some
 
 

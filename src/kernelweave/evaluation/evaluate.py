@@ -29,13 +29,13 @@ from kernelweave.inspection._rows import (
     targets_of,
     views_of,
 )
+from kernelweave.learn.estimates import accuracy, doubt, ratio_of_means
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import (
     check_sample_weight,
     check_targets,
     has_marker,
 )
-from kernelweave.models.shared.learner import accuracy, doubt, ratio_of_means
 from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import is_precomputed, listed, some
 

@@ -41,12 +41,9 @@ from kernelweave.inspection._rows import (
     without_views,
 )
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
+from kernelweave.learn.estimates import mean_over_folds, ratio_of_means
+from kernelweave.learn.folds import choose_splits
 from kernelweave.models.shared.inputs import check_length
-from kernelweave.models.shared.learner import (
-    choose_splits,
-    mean_over_folds,
-    ratio_of_means,
-)
 from kernelweave.models.shared.refits import of_classes
 from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import counted, is_precomputed, some

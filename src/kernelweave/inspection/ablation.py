@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
-from kernelweave.models.shared.learner import mean_over_folds
+from kernelweave.learn.estimates import mean_over_folds
 from kernelweave.views.columns import counted, listed
 
 #: To be worthwhile, views must lower the loss without any view by this fraction.

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from kernelweave.kernels.maps.kernel_map import NothingVariesError
+from kernelweave.learn.discriminant import learn_with_weights
+from kernelweave.learn.folds import cross_validate
+from kernelweave.learn.measure import Measure
+from kernelweave.learn.sample import Sample
+from kernelweave.learn.search import Options
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
     Progress,
     Psd,
     announce_duration,
-    class_task,
-    discriminate,
     fit_method,
-    learn_classes,
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    check_priors,
     positive,
     read_kernel_weights,
     read_weighted_rows,
 )
-from kernelweave.models.shared.learner import (
-    AlphaStart,
-    Choice,
-    Fitted,
-    KernelRows,
-    LearnerOptions,
-    RowJudge,
-)
-from kernelweave.models.shared.scoring import Measure
 
 
 @dataclass(repr=False, eq=False)
@@ -233,13 +227,12 @@ class KernelFDA(KernelDiscriminant):
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         kernel_map, weights = rows.kernel_map, None
         if self.kernel_weights is not None:
-            names = kernel_map.names, kernel_map.view_names
-            weights = read_kernel_weights(self.kernel_weights, *names)
+            weights = read_kernel_weights(
+                self.kernel_weights, kernel_map.names, kernel_map.view_names
+            )
         progress = Progress(self, X, y, sample_weight)
         announce_duration(self, rows, labels, design, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)
-        kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
-        options = LearnerOptions.of(self, progress)
         if weights is not None:
             weights = weights[kernel_map.active]
             if not np.any(weights):
@@ -247,26 +240,19 @@ class KernelFDA(KernelDiscriminant):
                     "every kernel with a weight in kernel_weights is constant on the "
                     "training rows; give others a weight, or check the features"
                 )
-            options = replace(options, kernel_weights=weights)
-        fitted = learn_classes(self, kernels, options, self._discriminate)
-        self._set_fitted(fitted)
+        classes, codes = np.unique(labels, return_inverse=True)
+        sample = Sample(bank, codes, rows.levelled(design), weights)
+        options = Options(
+            alpha=self.alpha,
+            measure=None if self.scoring is None else Measure(self.scoring, classes),
+            priors=check_priors(self.priors, classes),
+            cv=self.cv,
+            progress=progress,
+        )
+        learned = learn_with_weights(sample, options)
+        folds = None
+        if not rows.see_targets:
+            folds = cross_validate(learn_with_weights, sample, options, learned)
+        self._publish_learned(rows, None, learned, classes, folds)
         progress.end()
         return self
-
-    def _discriminate(
-        self,
-        priors: np.ndarray | None,
-        measure: Measure | None,
-        options: LearnerOptions,
-        *rows: Any,
-    ) -> Fitted:
-        """The weights, and alpha for a bank, class codes (n,) and a design."""
-        task = class_task(*rows, priors=priors, measure=measure)
-        weights, p = options.kernel_weights, task.bank.n_kernels
-        if weights is None:
-            weights = np.full(p, 1.0 / p)
-        # the mean eigenvalue of a sum of kernels of trace n
-        alpha, start = None, AlphaStart(float(np.sum(weights)))
-        if options.alpha != "loo":
-            alpha, task = float(options.alpha), replace(task, score=None)
-        return discriminate(task, RowJudge(task)(Choice(weights, 1.0, 1), alpha, start))

@@ -20,6 +20,7 @@ from kernelweave.fits.predictive import (
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.maps.kernel_map import moved_rows
 from kernelweave.kernels.spec import warn_twins
+from kernelweave.learn.sample import RowMap
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.projection import (
     Localise,
@@ -36,7 +37,6 @@ from kernelweave.models.shared.base import (
     of_rows,
 )
 from kernelweave.models.shared.inputs import (
-    RowMap,
     check_parameters,
     check_priors,
     number,

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import from_numpy
-<<<<<<< ours
-from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.design import RowDesign
-from kernelweave.fits.targets import binary_target, class_target
-=======
-from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import RowDesign, binary_target
->>>>>>> theirs
+from kernelweave.learn.discriminant import ClassTask, learn_discriminant
+from kernelweave.learn.folds import cross_validate
+from kernelweave.learn.measure import Measure
+from kernelweave.learn.search import Choice, Options, in_features
 from kernelweave.models.shared.base import (
-    ClassTask,
     FisherSolver,
     KernelDiscriminant,
     Missing,
+    Progress,
     Psd,
     available,
     check_learner_parameters,
-    class_task,
-    discriminate,
-    fisher_criteria,
     fit_method,
-    learn_classes,
+    read_training,
+    unweighted_criterion,
 )
 from kernelweave.models.shared.inputs import check_priors
-from kernelweave.models.shared.learner import (
-    Fitted,
-    KernelRows,
-    LearnerOptions,
-    pose_and_choose,
-)
-from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import may_have_features
-from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
+from kernelweave.models.streaming.primal import SummedRows, learn_class_moments
 from kernelweave.protocols import Bank, Criterion
 
 
@@ -302,7 +288,24 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted estimator.
         """
         check_learner_parameters(self)
-        return self._fit_whole(X, y, sample_weight, groups)
+        progress = Progress(self, X, y, sample_weight)
+        read = read_training(self, X, y, sample_weight, groups, progress)
+        if isinstance(read, SummedRows):
+            self._learn_sums(read, progress)
+        else:
+            rows, sample = read.rows, read.sample
+            classes, codes = np.unique(sample.targets, return_inverse=True)
+            sample = replace(sample, targets=codes)
+            options = self._options(classes, progress)
+            learned = learn_discriminant(sample, options)
+            folds = None
+            if not rows.see_targets:
+                folds = cross_validate(learn_discriminant, sample, options, learned)
+            learned = in_features(learned, sample, rows.like)
+            self._publish_learned(rows, read.report, learned, classes, folds)
+            self.candidates_ = _compared(learned.choice)
+        progress.end()
+        return self
 
     @available(may_have_features)
     @fit_method
@@ -349,48 +352,42 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_learner_parameters(self)
         return self._fit_portions(X, y, classes, solve, sample_weight)
 
-    def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
-        """Choose weights and alpha, and discriminate on the combined kernel."""
-        if isinstance(rows, SummedRows):
-            priors = check_priors(self.priors, rows.classes)
-            return fit_class_moments(options, rows, priors)
-        return learn_classes(self, rows, options, self._discriminate)
+    def _learn_sums(self, sums: SummedRows, progress: Progress) -> None:
+        """Learn from moments of the rows, and publish it."""
+        options = self._options(sums.classes, progress)
+        learned, rows, report = learn_class_moments(sums, options)
+        self._publish_learned(rows, report, learned, sums.classes)
+        self.candidates_ = _compared(learned.choice)
 
-    def _discriminate(
-        self,
-        priors: np.ndarray | None,
-        measure: Measure | None,
-        options: LearnerOptions,
-        *rows: Any,
-    ) -> Fitted:
-        """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
-        pose = partial(self._pose, priors=priors, measure=measure)
-        return discriminate(*pose_and_choose(options, pose, *rows))
+    def _options(self, classes: np.ndarray, progress: Progress | None) -> Options:
+        """What is learned about these classes (k,)."""
+        return Options(
+            norm=self.norm,
+            alpha=self.alpha,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            learnable=self.scale is not None,
+            measure=None if self.scoring is None else Measure(self.scoring, classes),
+            priors=check_priors(self.priors, classes),
+            cv=self.cv,
+            random_state=self.random_state,
+            progress=progress,
+        )
 
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
     ) -> list[Criterion]:
         """Fisher's problem of the classes."""
-        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
+        options = Options(alpha=self.alpha)
+        return unweighted_criterion(ClassTask.of, options, bank, targets, design)
 
-    def _pose(self, *rows: Any, **how: Any) -> ClassTask:
-        """The task of :func:`class_task`, with its convex problem."""
-        task = class_task(*rows, **how)
-        criterion = partial(self._criterion, task)
-        return replace(task, criterion=criterion, learnable=self.scale is not None)
 
-    def _criterion(self, task: ClassTask, alpha: Any) -> Fisher:
-        """The convex problem of the classes at this alpha."""
-        bank, target, design = task.bank, task.target, task.design
-        if len(task.classes) == 2:  # Eq. 8: the paper's values are for this target
-            target = from_numpy(binary_target(task.codes, design.weights), bank.like)
-        return Fisher(bank, design.scale(target), alpha, design)
-
-    def _set_fitted(self, fitted: Fitted) -> None:
-        super()._set_fitted(fitted)
-        self.candidates_ = {
-            norm: {"alpha": found.alpha, "loo_error": found.error}
-            | ({} if found.score is None else {"score": found.score})
-            | ({} if found.n_rows is None else {"n_rows": found.n_rows})
-            for norm, found in fitted.choice.candidates.items()
-        }
+def _compared(choice: Choice) -> dict[float, dict[str, Any]]:
+    """``candidates_``: alpha and error of each norm that was compared."""
+    return {
+        norm: {"alpha": candidate.alpha, "loo_error": candidate.error}
+        | ({} if candidate.score is None else {"score": candidate.score})
+        | ({} if candidate.n_rows is None else {"n_rows": candidate.n_rows})
+        for norm, candidate in choice.candidates.items()
+    }

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.metrics import r2_score
 
 from kernelweave._array import (
-    from_numpy,
     namespace,
     to_numpy,
     units_of,
 )
 from kernelweave._sklearn import RegressorMixin
-from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.design import RowDesign
-from kernelweave.fits.targets import StandardOutputs
+from kernelweave.learn.folds import cross_validate
+from kernelweave.learn.measure import Measure
+from kernelweave.learn.ridge import OutputTask, learn_ridge
+from kernelweave.learn.search import Options, in_features
 from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,
     Missing,
+    Progress,
     Psd,
     available,
     check_learner_parameters,
-    fisher_criteria,
     fit_method,
     lazily,
-    learn_rows,
+    read_training,
+    unweighted_criterion,
 )
 from kernelweave.models.shared.inputs import as_numbers, of_own_type
-from kernelweave.models.shared.learner import (
-    Fitted,
-    KernelRows,
-    LearnerOptions,
-    Task,
-    pose_and_choose,
-)
-from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import may_have_features
-from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
+from kernelweave.models.streaming.primal import SummedRows, learn_output_moments
 from kernelweave.protocols import Bank, Criterion
 
 
@@ -251,7 +244,21 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted estimator.
         """
         check_learner_parameters(self)
-        return self._fit_whole(X, y, sample_weight, groups)
+        progress = Progress(self, X, y, sample_weight)
+        read = read_training(self, X, y, sample_weight, groups, progress)
+        if isinstance(read, SummedRows):
+            self._learn_sums(read, progress)
+        else:
+            rows, sample = read.rows, read.sample
+            options = self._options(progress)
+            learned = learn_ridge(sample, options)
+            folds = None
+            if not rows.see_targets:
+                folds = cross_validate(learn_ridge, sample, options, learned)
+            learned = in_features(learned, sample, rows.like)
+            self._publish_learned(rows, read.report, learned, folds=folds)
+        progress.end()
+        return self
 
     @available(may_have_features)
     @fit_method
@@ -288,69 +295,32 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_learner_parameters(self)
         return self._fit_portions(X, y, classes, solve, sample_weight)
 
-    def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
-        """Choose weights and alpha for outputs (n, n_outputs), then fit."""
-        if isinstance(rows, SummedRows):
-            return fit_output_moments(options, rows)
-        measure = None if self.scoring is None else Measure(self.scoring)
-        fit = partial(self._regress, measure)
-        return learn_rows(options, rows, rows.targets, fit, measure)
+    def _learn_sums(self, sums: SummedRows, progress: Progress) -> None:
+        """Learn from moments of the rows, and publish it."""
+        learned, rows, report = learn_output_moments(sums, self._options(progress))
+        self._publish_learned(rows, report, learned)
 
-    def _regress(
-        self, measure: Measure | None, options: LearnerOptions, *rows: Any
-    ) -> Fitted:
-        """Weights, alpha and coefficients for a bank, outputs (n, t) and a design."""
-        pose = partial(self._pose, measure=measure)
-        task, choice = pose_and_choose(options, pose, *rows)
-        fit = choice.fit_on(task.bank, task.target, task.design)
-        errors = task.design.mean_squares(fit.loo_residual)
-        return Fitted(
-            choice,
-            float(np.mean(errors)),
-            errors,
-            dual_coef=fit.coef * from_numpy(task.outputs.unit, fit.coef)[None, :],
-            intercept=from_numpy(task.outputs.mean, fit.coef),
-            steepness=fit.steepness(task.target),
+    def _options(self, progress: Progress | None) -> Options:
+        """What is learned."""
+        return Options(
+            norm=self.norm,
+            alpha=self.alpha,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            learnable=self.scale is not None,
+            measure=None if self.scoring is None else Measure(self.scoring),
+            cv=self.cv,
+            random_state=self.random_state,
+            progress=progress,
         )
 
     def _criteria(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
     ) -> list[Criterion]:
         """Fisher's problem of the outputs."""
-        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
-
-    def _pose(
-        self,
-        bank: Bank,
-        outputs: np.ndarray,
-        design: RowDesign,
-        measure: Measure | None = None,
-    ) -> _OutputTask:
-        """The task of outputs (n, n_outputs), in their units."""
-        dtype, score = to_numpy(bank.like[:0, ...]).dtype, None
-        standard = StandardOutputs.of(outputs, design.weights, dtype)
-        target = from_numpy(standard.target, bank.like)
-        if measure is not None:
-            score = partial(measure.of_outputs, outputs, standard.unit, design)
-        return _OutputTask(
-            bank,
-            target,
-            design,
-            partial(Fisher, bank, design.scale(target), design=design),  # of alpha
-            learnable=self.scale is not None,
-            per_target=True,
-            score=score,
-            outputs=standard,
-        )
-
-    def _set_fitted(self, fitted: Fitted) -> None:
-        certificate = fitted.choice.certificate
-        assert certificate is not None
-        problem = certificate.problem.replace("Fisher, ", "ridge regression, ")
-        choice = replace(
-            fitted.choice, certificate=replace(certificate, problem=problem)
-        )
-        super()._set_fitted(replace(fitted, choice=choice))
+        options = Options(alpha=self.alpha)
+        return unweighted_criterion(OutputTask.of, options, bank, targets, design)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:
@@ -392,10 +362,3 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OutputTask(Task):
-    """The task of a regression, whose target has columns of mean zero, variance one."""
-
-    outputs: StandardOutputs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,6 +14,8 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
+from kernelweave.learn.sample import RowMap
+from kernelweave.learn.search import STOPPED, Choice, Options, Task, choose_weights
 from kernelweave.models.shared.base import (
     FisherSolver,
     KernelModel,
@@ -27,23 +28,16 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     IDENTITY,
-    RowMap,
     Rule,
     check_parameters,
     map_rows,
+    number,
     one_of,
+    positive,
     read_label_factor,
     read_numbers_or_labels,
     read_views,
     refuse_unscaled,
-)
-from kernelweave.models.shared.learner import (
-    LEARNER,
-    STOPPED,
-    Choice,
-    LearnerOptions,
-    Task,
-    choose_weights,
 )
 from kernelweave.protocols import Bank
 from kernelweave.solvers.local.subspace import (
@@ -51,13 +45,17 @@ from kernelweave.solvers.local.subspace import (
     align_subspace,
     best_plain_kernel,
 )
+from kernelweave.solvers.solve import fitting_methods
+from kernelweave.weights import Simplex
 
 #: Default iteration limit of the alignment, and the stationarity it should reach.
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
 SUBSPACE_RULES = {
-    **LEARNER,
+    "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
+    "alpha": positive("learn", "loo"),
+    "solver": one_of("auto", *fitting_methods(Fisher, Simplex)),
     "method": one_of("hsic", "alignment"),
     "weights": one_of("uncorrelated", "plain"),
 }
@@ -319,17 +317,17 @@ callable, default="normalized"
         self, bank: Bank, target: Array, design: RowDesign, progress: Progress
     ) -> tuple[Choice, float]:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
-        options = LearnerOptions.of(self, progress)
-        if bank.n_kernels == 1:  # it has the same weight under every norm
-            options = replace(options, norm=1.0)
-        task = Task(
-            bank,
-            target,
-            design,
-            partial(Fisher, bank, design.scale(target), design=design),  # of alpha
+        options = Options(
+            # one kernel has the same weight under every norm
+            norm=1.0 if bank.n_kernels == 1 else self.norm,
+            alpha=self.alpha,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
             learnable=self.scale is not None,
+            progress=progress,
         )
-        choice = choose_weights(options, task)
+        choice = choose_weights(Task(bank, target, design), options)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         given, single = not isinstance(self.alpha, str), eps(target) > DOUBLE_EPS

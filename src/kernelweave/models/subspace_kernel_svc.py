@@ -20,6 +20,7 @@ from kernelweave.fits.subspace import (
     turn_of_axes,
 )
 from kernelweave.fits.targets import signs_of_codes
+from kernelweave.learn.search import weight_set_of_norm
 from kernelweave.models.shared.base import (
     Missing,
     Progress,
@@ -34,7 +35,6 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_labelled_rows,
 )
-from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.protocols import Bank, relative_gap
 from kernelweave.solvers.local.subspace import (

@@ -9,9 +9,9 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
+from kernelweave.learn.sample import RowMap
 from kernelweave.models.shared.base import Missing, Progress, Psd, decode, fit_method
 from kernelweave.models.shared.inputs import (
-    RowMap,
     map_rows,
     read_new_rows,
     read_some_labels,

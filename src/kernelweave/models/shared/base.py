@@ -7,9 +7,8 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import (
     TYPE_CHECKING,
@@ -61,21 +60,27 @@ from kernelweave.exceptions import (
 )
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import principal_axes
-from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.base import defaults_of
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.spec import imputes
+from kernelweave.learn.folds import FoldScore
+from kernelweave.learn.sample import RowMap, Sample
+from kernelweave.learn.search import (
+    NORM_GRID,
+    Learned,
+    Options,
+    Task,
+    weight_set_of_norm,
+)
 from kernelweave.models.shared.duration import FitSize, warn_if_long
 from kernelweave.models.shared.inputs import (
     IDENTITY,
-    RowMap,
     check_home,
     check_parameters,
-    check_priors,
     first_kernel,
+    number,
     of_own_type,
     one_of,
     positive,
@@ -85,20 +90,6 @@ from kernelweave.models.shared.inputs import (
     refuse_own_target,
     refuse_unscaled,
 )
-from kernelweave.models.shared.learner import (
-    LEARNER,
-    NORM_GRID,
-    Choice,
-    Fitted,
-    FoldScore,
-    KernelRows,
-    LearnerOptions,
-    Task,
-    learn_folds,
-    score_on_folds,
-    weight_set_of_norm,
-)
-from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import (
     may_fall_back,
@@ -106,7 +97,7 @@ from kernelweave.models.streaming.explicit import (
     next_portions,
     read_features,
 )
-from kernelweave.models.streaming.primal import SummedRows
+from kernelweave.models.streaming.primal import SummedRows, TrainingRows
 from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
 from kernelweave.solvers.loop import TraceRow
 from kernelweave.solvers.solve import Certificate
@@ -136,7 +127,7 @@ USUAL_FOLDS = 5
 AUTO_ROWS = 10_000
 #: Values that the parameters of a learner with explicit features may take.
 PARAMETERS = {
-    **LEARNER,
+    "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
     "alpha": positive("learn", "loo", "cv"),
     "solver": one_of(*get_args(FisherSolver)),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
@@ -210,23 +201,24 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", all_or_nothing(checked_fit))
 
 
-def fisher_criteria(
-    pose: Callable[..., Task],
-    alpha: Any,
+def unweighted_criterion(
+    task_of: Callable[[Sample, Options], Task],
+    options: Options,
     bank: Bank,
     targets: np.ndarray,
     design: RowDesign,
 ) -> list[Criterion]:
-    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``."""
+    """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``, for inspection."""
     if design.weights is not None:
         kernels = (bank.kernel(i) for i in range(bank.n_kernels))
         grams = [design.scale(design.scale(kernel).T) for kernel in kernels]
         bank = DenseBank(namespace(bank.like).stack(grams), bank.names)
     # "loo" settles the regularisation after the weights are learned
-    alpha = "learn" if isinstance(alpha, str) else float(alpha)
-    criterion = pose(bank, targets, design).criterion
-    assert criterion is not None  # tasks of learners have one
-    return [criterion(alpha)]
+    alpha: float | Literal["learn"] = "learn"
+    if not isinstance(options.alpha, str):
+        alpha = float(options.alpha)
+    sample = Sample(cast(RowBank, bank), targets, design)
+    return [task_of(sample, options).criterion(alpha)]
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -348,7 +340,7 @@ def read_training(
     sample_weight: Any,
     groups: Any,
     progress: Progress,
-) -> KernelRows | SummedRows:
+) -> TrainingRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
     The estimator ``model`` determines how rows are read. Only the columns of X are
@@ -362,7 +354,8 @@ def read_training(
             announce_duration(model, rows, targets, design, progress, model.norm)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
-            return KernelRows(bank, targets, rows, report, rows.levelled(design))
+            sample = Sample(bank, targets, rows.levelled(design))
+            return TrainingRows(sample, rows, report)
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
@@ -431,63 +424,6 @@ def _report_kernels(model: KernelModel, rows: RowMap, bank: RowBank) -> FeatureR
     elif rows.kernel_map.is_faster_on_the_fly():
         why = "share distances or products, and take less time recomputed than stored"
     return FeatureReport(bank.held_as, f"{every} {why}")
-
-
-def learn_rows(
-    options: LearnerOptions,
-    rows: KernelRows,
-    targets: np.ndarray,
-    fit: Callable[..., Fitted],
-    measure: Measure | None,
-) -> Fitted:
-    """``fit(options, bank, targets, design)``, with its score on folds."""
-    fitted = fit(options, rows.bank, targets, rows.design)
-    classify = fitted.gaussians is not None
-    options_of_folds = options.for_folds(fitted.choice)
-
-    def fit_to_fold(
-        bank: RowBank,
-        targets: np.ndarray,
-        design: RowDesign,
-        weights: np.ndarray | None,
-    ) -> Fitted:
-        own = replace(options_of_folds, kernel_weights=weights)
-        return fit(own, bank, targets, design)
-
-    def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
-        folds = learn_folds(
-            rows.bank,
-            targets,
-            rows.design,
-            splits,
-            fit_to_fold,
-            options.progress.fold,
-            options.kernel_weights,
-        )
-        return (fold.judged for fold in folds) if classify else folds
-
-    if not rows.rows.see_targets:
-        how = options, targets, rows.design, classify
-        fitted = replace(fitted, folds=score_on_folds(*how, learn, measure))
-    return rows.trained(fitted)
-
-
-def learn_classes(
-    model: KernelDiscriminant,
-    rows: KernelRows,
-    options: LearnerOptions,
-    fit: Callable[..., Fitted],
-) -> Fitted:
-    """Like :func:`learn_rows`: ``fit(priors, measure, options, bank, codes, design)``.
-
-    The estimator ``model`` says how classes are weighted and scored.
-    """
-    classes, codes = np.unique(rows.targets, return_inverse=True)
-    priors = check_priors(model.priors, classes)
-    measure = None if model.scoring is None else Measure(model.scoring, classes)
-    own = partial(fit, priors, measure)
-    fitted = learn_rows(options, rows, codes, own, measure)
-    return replace(fitted, classes=classes)
 
 
 #: Error of a function of new rows, in units of the rounding of one kernel value times
@@ -585,7 +521,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
-    _learn: Callable[..., Fitted]
+    _learn_sums: Callable[[SummedRows, Progress], None]  # where rows may be summed
     #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
     #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
     #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
@@ -753,50 +689,55 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         if classes is not None:
             self.classes_ = classes
 
-    def _set_fitted(self, fitted: Fitted) -> None:
-        """Set the results of a fit, in place of an earlier one."""
-        choice, rows = fitted.choice, fitted.rows
-        assert rows is not None
-        self._set_weights(rows, choice.weights, fitted.classes)
-        alpha, like = choice.alpha, rows.like
-        self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
-        self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
-        if fitted.report is not None:  # a learner
-            self.features_, self.norm_ = fitted.report, choice.norm
-        if fitted.loo_errors is not None:
-            self.loo_errors_ = from_numpy(fitted.loo_errors, like)
-        for name in ("dual_coef", "feature_coef", "intercept"):
-            if getattr(fitted, name) is not None:
-                setattr(self, f"{name}_", getattr(fitted, name))
-        self._set_scores(fitted.folds, fitted.gaussians)
-        self._note_rounding(fitted.steepness, choice.missed)
-        self._set_certificate(choice.certificate)
+    def _publish_learned(
+        self,
+        rows: RowMap,
+        report: FeatureReport | None,
+        learned: Learned,
+        classes: np.ndarray | None = None,
+        folds: FoldScore | None = None,
+    ) -> None:
+        """Set the results of a fit, in place of an earlier one.
 
-    def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
-        """Learn from all rows.
-
-        Subclasses define ``_learn(rows, options) -> Fitted``.
+        Parameters
+        ----------
+        rows : RowMap
+            How new rows are mapped to the kernels.
+        report : FeatureReport or None
+            How kernels are represented, if that was chosen.
+        learned : Learned
+            Weights and coefficients.
+        classes : ndarray of shape (k,), optional
+            Labels.
+        folds : FoldScore, optional
+            The score of held-out rows.
         """
-        progress = Progress(self, X, y, sample_weight)
-        rows = read_training(self, X, y, sample_weight, groups, progress)
-        self._set_fitted(self._learn(rows, LearnerOptions.of(self, progress)))
-        progress.end()
-        return self
+        choice, like = learned.choice, rows.like
+        self._set_weights(rows, choice.weights, classes)
+        alpha = choice.alpha
+        self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
+        self.n_iter_, self.loo_error_ = int(choice.n_iter), learned.loo_error
+        if report is not None:  # a learner
+            self.features_, self.norm_ = report, choice.norm
+        if learned.loo_errors is not None:
+            self.loo_errors_ = from_numpy(learned.loo_errors, like)
+        for name in ("dual_coef", "feature_coef", "intercept"):
+            if getattr(learned, name) is not None:
+                setattr(self, f"{name}_", getattr(learned, name))
+        self._set_scores(folds, learned.gaussians)
+        self._note_rounding(learned.steepness, choice.missed)
+        self._set_certificate(choice.certificate)
 
     def _fit_portions(
         self, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any
     ) -> Self:
-        """Add rows to those of earlier calls, and learn from all if a fit is due.
-
-        As for :meth:`_fit_whole`, subclasses define ``_learn``.
-        """
-        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
+        """Add rows to those of earlier calls, and learn from all if a fit is due."""
+        portions, sums = next_portions(self, X, y, classes, solve, sample_weight)
         if portions.is_first:
             self._forget()
-        if moments is not None:
+        if sums is not None:
             progress = Progress(self, X, y, sample_weight)
-            options = LearnerOptions.of(self, progress)
-            self._set_fitted(self._learn(moments, options))
+            self._learn_sums(sums, progress)
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
@@ -1074,59 +1015,6 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         truth = of_own_type(y, type(self).__name__)
         predicted = to_numpy(self.predict(X))
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassTask(Task):
-    """The task of a discriminant, whose target (n, k - 1) codes the classes."""
-
-    classes: np.ndarray  # (k,), those that occur
-    codes: np.ndarray  # (n,), 0 .. k - 1
-    priors: np.ndarray | None  # (k,)
-
-
-def class_task(
-    bank: Bank,
-    codes: np.ndarray,
-    design: RowDesign,
-    *,
-    priors: np.ndarray | None = None,
-    measure: Measure | None = None,
-) -> ClassTask:
-    """The task of rows with class codes (n,), or of some of them."""
-    classes, codes = np.unique(codes, return_inverse=True)
-    priors = None if priors is None else priors[classes] / np.sum(priors[classes])
-    host, _ = reduced_class_target(codes, len(classes), design.weights)
-    target, score = from_numpy(host, bank.like), None
-    if measure is not None:
-        score = partial(measure.of_classes, target, codes, classes, design, priors)
-    return ClassTask(
-        bank, target, design, score=score, classes=classes, codes=codes, priors=priors
-    )
-
-
-def discriminate(task: ClassTask, choice: Choice) -> Fitted:
-    """The discriminant at these weights and alpha.
-
-    The fit to the target is rotated to discriminant axes, the most discriminating
-    first. The classes of the result are the codes that occur.
-    """
-    target, design = task.target, task.design
-    fit = choice.fit_on(task.bank, target, design)
-    axes = principal_axes(fit.coef, target)
-    held_out = to_numpy(fit.held_out(target, design) @ axes)
-    own = to_numpy(target @ axes)
-    gaussians = ClassGaussians.fit(
-        held_out, own, task.codes, design=design, priors=task.priors
-    )
-    return Fitted(
-        choice,
-        design.mean_square(fit.loo_residual),
-        dual_coef=fit.coef @ axes,
-        classes=task.classes,
-        gaussians=gaussians,
-        steepness=fit.steepness(target),
-    )
 
 
 class KernelDiscriminant(

@@ -17,11 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelweave.exceptions import LongFitWarning
-from kernelweave.models.shared.learner import (
-    RACED_AT_LEAST,
-    RACED_FROM,
-    RACED_SHARE,
-)
+from kernelweave.learn.search import RACED_AT_LEAST, RACED_FROM, RACED_SHARE
 
 #: Fits that take longer, in seconds, are announced.
 LONG = 60.0

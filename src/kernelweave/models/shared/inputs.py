@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.metrics import get_scorer_names
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -46,12 +46,9 @@ from kernelweave.kernels.spec import (
     check_names,
     imputes,
     readers,
-    sees_targets,
     settle,
-    warn_twins,
 )
-from kernelweave.models.shared.scoring import check_scoring
-from kernelweave.protocols import RowBank
+from kernelweave.learn.sample import RowMap
 from kernelweave.views.columns import (
     View,
     column_names,
@@ -217,6 +214,26 @@ def check_parameters(estimator: KernelModel, **own: Rule) -> None:
             )
     if estimator.scoring is not None:
         check_scoring(estimator)
+
+
+def check_scoring(model: KernelModel) -> None:
+    """Raise for a measure of classes for a regression, and the reverse."""
+    function = getattr(get_scorer(model.scoring), "_score_func", None)
+    package, _, module = str(getattr(function, "__module__", "")).rpartition(".")
+    if not package.startswith("sklearn.metrics"):
+        return  # a measure of the user's own
+    owner, continuous = type(model).__name__, module == "_regression"
+    if is_classifier(model) and continuous:
+        raise ValueError(
+            f"scoring={model.scoring!r} measures predictions of numbers, but {owner} "
+            "predicts classes; use, for example, 'balanced_accuracy', 'neg_log_loss' "
+            "or 'average_precision'"
+        )
+    if not is_classifier(model) and not continuous:
+        raise ValueError(
+            f"scoring={model.scoring!r} measures predictions of classes, but {owner} "
+            "predicts numbers; use, for example, 'r2' or 'neg_mean_absolute_error'"
+        )
 
 
 def refuse_unscaled(model: KernelModel, name: str, value: str | bool, why: str) -> None:
@@ -649,35 +666,6 @@ def read_numbers_or_labels(
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
     return y[keep], kind, keep, weights
-
-
-@dataclass(frozen=True)
-class RowMap:
-    """How rows are read and mapped to the kernels of a fit."""
-
-    kernel_map: Any  # KernelMap, FeatureKernelMap or ViewMaps
-    like: Array  # no rows, in the namespace, device and dtype of the training rows
-    views: list[View]  # empty for precomputed kernels
-    positions: list[list[int]]  # the columns of each view
-    #: ``n_features_in_`` and ``feature_names_in_``, if the validation of X has not set
-    #: them already.
-    noted: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def see_targets(self) -> bool:
-        """Whether kernels have parameters that depend on the targets of the rows."""
-        return any(sees_targets(view.kernel) for view in self.views)
-
-    def kernels(self, progress: Callable[[int], object]) -> RowBank:
-        """The bank of all kernels between the training rows."""
-        bank = self.kernel_map.fit(progress)
-        warn_twins(self.views, self.positions)
-        return bank
-
-    def levelled(self, design: RowDesign) -> RowDesign:
-        """The design of the rows, with the mean eigenvalue of their kernels."""
-        levels = self.kernel_map.levels[self.kernel_map.active]
-        return replace(design, level=float(np.mean(levels)))
 
 
 def check_sample_weight(

@@ -17,21 +17,18 @@ from kernelweave.criteria.margin import (
 )
 from kernelweave.fits.design import RowDesign
 from kernelweave.inner.svm import best_intercepts, train_machines
+from kernelweave.learn.folds import choose_splits
+from kernelweave.learn.sample import RowMap
+from kernelweave.learn.search import split_learned, weight_set_of_norm
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
     IDENTITY,
-    RowMap,
     Rule,
     boolean,
     check_parameters,
     one_of,
     positive,
     refuse_unscaled,
-)
-from kernelweave.models.shared.learner import (
-    choose_splits,
-    split_learned,
-    weight_set_of_norm,
 )
 from kernelweave.protocols import Bank, relative_gap
 from kernelweave.solvers.loop import Callback

@@ -12,20 +12,20 @@ from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import to_numpy
 from kernelweave.fits.design import RowDesign
+from kernelweave.learn.folds import (
+    FoldClasses,
+    FoldScore,
+    StoppedError,
+    end_fold,
+    score_on_folds,
+)
+from kernelweave.learn.search import Options
 from kernelweave.models.shared.inputs import (
     check_priors,
     check_sample_weight,
     first_kernel,
     weights_by_label,
     with_parameters,
-)
-from kernelweave.models.shared.learner import (
-    FoldClasses,
-    FoldScore,
-    LearnerOptions,
-    StoppedError,
-    end_fold,
-    score_on_folds,
 )
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.streams import rows_of_fold
@@ -68,9 +68,8 @@ class Refits:
 
     def score(self) -> FoldScore | None:
         """The score on held-out rows, or why there is none; None for ``cv=None``."""
-        options = LearnerOptions(cv=self.model.cv, progress=self.progress)
-        how = options, self.codes, self.design
-        return score_on_folds(*how, classify=True, learn=self.folds)
+        options = Options(cv=self.model.cv, progress=self.progress)
+        return score_on_folds(options, self.codes, self.design, True, self.folds)
 
     def folds(
         self, splits: list[tuple[np.ndarray, np.ndarray]]

@@ -18,7 +18,6 @@ from kernelweave.models.shared.inputs import (
     read_design,
     require_enough,
 )
-from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
     PORTIONS,
@@ -27,7 +26,7 @@ from kernelweave.models.streaming.intake import (
     draw_sample,
     make_recipe,
 )
-from kernelweave.models.streaming.primal import SummedRows, keep_rows
+from kernelweave.models.streaming.primal import SummedRows, TrainingRows, keep_rows
 from kernelweave.views.columns import (
     in_portions,
     is_dask,
@@ -96,7 +95,7 @@ def read_features(
     sample_weight: Any,
     groups: Any,
     **sizes: int,
-) -> KernelRows | SummedRows:
+) -> TrainingRows | SummedRows:
     """Explicit features of all rows, which are used because ``why``, or their moments.
 
     The estimator ``model``, which is not changed, determines how rows are read.
@@ -131,7 +130,7 @@ def read_features(
 
 def _read_array(
     intake: Intake, X: Any, y: np.ndarray, design: RowDesign
-) -> KernelRows | SummedRows | None:
+) -> TrainingRows | SummedRows | None:
     """All rows of an array, sparse array or table, in memory or mapped to it.
 
     None if these have groups, but are to be summed.
@@ -174,7 +173,7 @@ def _read_stream(intake: Intake, X: Any, y: Any) -> SummedRows:
     return _added_up(recipe, chain(waiting, portions), intake)
 
 
-def _read_dask(intake: Intake, X: Any, y: Any) -> KernelRows | SummedRows:
+def _read_dask(intake: Intake, X: Any, y: Any) -> TrainingRows | SummedRows:
     """As from an array with the same rows, but computed where the partitions are."""
     data = NumberedRows(*with_targets(X, y))
     rows, targets = data.take(sampled(data.n_rows, intake.sample_rows, intake.seed))

@@ -38,8 +38,8 @@ from kernelweave.kernels.spec import (
     settle,
     warn_twins,
 )
+from kernelweave.learn.sample import RowMap
 from kernelweave.models.shared.inputs import (
-    RowMap,
     check_home,
     check_same_rows,
     check_sample_weight,

@@ -35,15 +35,16 @@ from kernelweave.kernels.banks.features import FeatureBank, block_sums
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
-from kernelweave.models.shared.inputs import RowMap, require_enough
-from kernelweave.models.shared.learner import (
+from kernelweave.learn.ridge import as_ridge
+from kernelweave.learn.sample import RowMap, Sample
+from kernelweave.learn.search import (
     AlphaStart,
     Choice,
-    Fitted,
-    KernelRows,
-    LearnerOptions,
+    Learned,
+    Options,
     search_norms,
 )
+from kernelweave.models.shared.inputs import require_enough
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.protocols import FeatureProducts
 from kernelweave.views.missing import ObservedViews
@@ -55,6 +56,15 @@ NOTABLE_JITTER = 1e-9
 LEAST_ROOM = 1e-8
 #: An output whose variance is below this, relative to its mean square, is constant.
 CONSTANT_OUTPUT = 1e-12
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows of a fit: what is learned from, and how new rows are read."""
+
+    sample: Sample
+    rows: RowMap
+    report: FeatureReport | None  # how kernels are represented, if that was chosen
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class MomentFit:
 
     Parameters
     ----------
-    options : LearnerOptions
+    options : Options
         Which weights to learn.
     rows : SummedRows
         The moments.
@@ -132,7 +142,7 @@ class MomentFit:
 
     def __init__(
         self,
-        options: LearnerOptions,
+        options: Options,
         rows: SummedRows,
         coding: np.ndarray,
         factor: float = 1.0,
@@ -230,16 +240,11 @@ class MomentFit:
         found = self.row_map.kernel_map.project(rows, self.weights, coef)
         return to_numpy(found).astype(np.float64)
 
-    def trained(self, **found: Any) -> Fitted:
-        """The result: the choice, and what else has been ``found``."""
-        found |= {"rows": self.row_map, "report": self.report}
-        return Fitted(self.choice, float(np.mean(self.errors)), **found)
 
-
-def fit_class_moments(
-    options: LearnerOptions, rows: SummedRows, priors: np.ndarray | None = None
-) -> Fitted:
-    """Fit a discriminant to the moments of rows with classes."""
+def learn_class_moments(
+    rows: SummedRows, options: Options
+) -> tuple[Learned, RowMap, FeatureReport]:
+    """A discriminant from the moments of rows with classes, and how rows are read."""
     classes, like = rows.classes, rows.intake.like
     counts = to_numpy(rows.moments.total()[0, 1 : 1 + len(classes)])  # or of weights
     coding, factor = class_coding(counts)[0], 1.0
@@ -248,8 +253,12 @@ def fit_class_moments(
     fit = MomentFit(options, rows, coding, factor)
     axes = to_numpy(principal_axes(fit.coef, fit.problem.target))
     coef = from_numpy(fit.feature_coef() @ axes, like)
-    gaussians = _gaussians(fit, rows.moments, coef, coding @ axes, priors)
-    return fit.trained(feature_coef=coef, classes=classes, gaussians=gaussians)
+    gaussians = _gaussians(fit, rows.moments, coef, coding @ axes, options.priors)
+    error = float(np.mean(fit.errors))
+    learned = Learned(
+        fit.choice, error, feature_coef=coef, classes=classes, gaussians=gaussians
+    )
+    return learned, fit.row_map, fit.report
 
 
 def _gaussians(
@@ -331,8 +340,10 @@ def _leverages(fit: MomentFit) -> np.ndarray:
     return np.sum(fit.project(coef) ** 2, axis=1)
 
 
-def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Fitted:
-    """Fit a ridge regression to the moments of rows with outputs."""
+def learn_output_moments(
+    rows: SummedRows, options: Options
+) -> tuple[Learned, RowMap, FeatureReport]:
+    """A ridge regression from the moments of rows, and how rows are read."""
     recipe, like, n_targets = rows.recipe, rows.intake.like, rows.moments.n_targets
     gram = rows.moments.total()
     coding, deviation = output_coding(gram, n_targets)
@@ -340,11 +351,14 @@ def fit_output_moments(options: LearnerOptions, rows: SummedRows) -> Fitted:
     coef = fit.feature_coef() * (deviation * recipe.unit)[None, :]
     mean = to_numpy(gram[0, 1 : 1 + n_targets]) / fit.problem.total
     mean = mean * recipe.unit + recipe.origin
-    return fit.trained(
-        loo_errors=fit.errors,
+    learned = Learned(
+        as_ridge(fit.choice),
+        float(np.mean(fit.errors)),
+        fit.errors,
         feature_coef=from_numpy(coef, like),
         intercept=from_numpy(mean, like),
     )
+    return learned, fit.row_map, fit.report
 
 
 def keep_rows(
@@ -353,7 +367,7 @@ def keep_rows(
     targets: np.ndarray,
     intake: Intake,
     design: RowDesign,
-) -> KernelRows:
+) -> TrainingRows:
     """Kernels ``Z_i Z_i'`` between all rows, given as one block per view.
 
     The rows of each Z_i are multiplied by the roots of their weights.
@@ -378,4 +392,5 @@ def keep_rows(
     row_map, report = _mapped(recipe, intake, mean, active, blocks, "rows")
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
-    return KernelRows(bank, targets, row_map, report, design, scales[active])
+    sample = Sample(bank, targets, design, scales=scales[active])
+    return TrainingRows(sample, row_map, report)

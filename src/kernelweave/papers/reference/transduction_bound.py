@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave._array import Array, to_numpy
 from kernelweave.fits.targets import checked_signs
 from kernelweave.kernels import DenseBank
-from kernelweave.models.shared.learner import weight_set_of_norm
+from kernelweave.learn.search import weight_set_of_norm
 from kernelweave.protocols import require_positive
 from kernelweave.weights import SignedSum, WeightSet
 

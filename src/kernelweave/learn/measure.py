@@ -5,20 +5,17 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, make_scorer
 
 from kernelweave._array import Array, to_numpy
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import HeldOutClasses
 from kernelweave.fits.ridge import KernelFit
-
-if TYPE_CHECKING:  # estimators are built from what is here
-    from kernelweave.models.shared.base import KernelModel
 
 
 class PredictedClasses(ClassifierMixin, BaseEstimator):
@@ -123,7 +120,6 @@ class Measure:
         design: RowDesign,
         priors: np.ndarray | None,
         fit: KernelFit,
-        column: int | None = None,
     ) -> float:
         """The score of a discriminant on the rows left out.
 
@@ -145,10 +141,7 @@ class Measure:
             Probabilities in place of class shares.
         fit : KernelFit
             The discriminant.
-        column : None
-            A discriminant has one alpha for all columns.
         """
-        assert column is None
         projected = to_numpy(fit.held_out(target, design))
         held_out = HeldOutClasses.of(projected, to_numpy(target), codes, design)
         scores = held_out.log_joint(projected.astype(np.float64), codes, design, priors)
@@ -208,23 +201,3 @@ def _with_labels(scorer: Any, classes: np.ndarray) -> Any:
         greater_is_better=scorer._sign > 0,
         **given,
     )
-
-
-def check_scoring(model: KernelModel) -> None:
-    """Refuse a measure of classes for a regression, and the reverse."""
-    function = getattr(get_scorer(model.scoring), "_score_func", None)
-    package, _, module = str(getattr(function, "__module__", "")).rpartition(".")
-    if not package.startswith("sklearn.metrics"):
-        return  # a measure of the user's own
-    owner, continuous = type(model).__name__, module == "_regression"
-    if is_classifier(model) and continuous:
-        raise ValueError(
-            f"scoring={model.scoring!r} measures predictions of numbers, but {owner} "
-            "predicts classes; use, for example, 'balanced_accuracy', 'neg_log_loss' "
-            "or 'average_precision'"
-        )
-    if not is_classifier(model) and not continuous:
-        raise ValueError(
-            f"scoring={model.scoring!r} measures predictions of classes, but {owner} "
-            "predicts numbers; use, for example, 'r2' or 'neg_mean_absolute_error'"
-        )
