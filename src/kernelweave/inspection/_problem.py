@@ -213,11 +213,6 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         )
     elif model.signed:
         why = "weights of both signs cannot be read as shares; use signed=False"
-    elif model.scatter == "within" and model.alpha == "loo":
-        why = (
-            "with scatter='within' and alpha='loo' the weights were learned at a "
-            f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
-        )
     elif not (model.centre and model.scale == "trace"):
         why = (
             f"centre={model.centre!r} and scale={model.scale!r}, but kernels on part "

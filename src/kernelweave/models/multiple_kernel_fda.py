@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import RowDesign, binary_target, class_target
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import RowDesign, binary_target
 from kernelweave.models.shared.base import (
     ClassTask,
     FisherSolver,
@@ -25,10 +25,7 @@ from kernelweave.models.shared.base import (
     fit_method,
     learn_classes,
 )
-from kernelweave.models.shared.inputs import (
-    check_priors,
-    one_of,
-)
+from kernelweave.models.shared.inputs import check_priors
 from kernelweave.models.shared.learner import (
     Fitted,
     KernelRows,
@@ -39,8 +36,6 @@ from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import may_have_features
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank, Criterion
-from kernelweave.solvers.solve import fitting_methods
-from kernelweave.weights import Simplex
 
 
 @dataclass(repr=False, eq=False)
@@ -81,12 +76,6 @@ class MultipleKernelFDA(KernelDiscriminant):
         of another, which make up one more view, named "between views". A sum of
         kernels on separate views adds up what each view says; it cannot represent
         one view changing what another means. See :doc:`/user_guide/views_and_kernels`.
-    scatter : {"total", "within"}, default="total"
-        "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
-        alpha, like the scatter, is divided by the mean class size.
-    formulation : {"exact", "block"}, default="exact"
-        "block" is the multi-class problem of Eq. 37; the same as "exact" for two
-        classes.
     class_weight : dict or "balanced", default=None
         Weight of each class, by which the weights of its rows are multiplied; classes
         that a dict lacks have weight 1. "balanced" stands for N / (k N_c), where N_c is
@@ -112,12 +101,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         with the same score, the one with the smallest squared error is taken.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
-"qcqp", "sdp"}, default="auto"
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set"}, \
+default="auto"
         How the convex problem is solved; all reach the same certified optimum.
-        "working_set" is meant for very many kernels, "qcqp" and "sdp", the programs of
-        the papers, for small data; the first two are not available with
-        ``formulation="block"``.
+        "working_set" is meant for very many kernels. The programs of the papers are
+        methods of :func:`kernelweave.solve`.
     tol : float, default=1e-6
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
@@ -130,8 +118,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
         kernels as they are: their sizes then matter, and a number for alpha, or "loo",
-        is in the same units. With ``scatter="within"`` and ``alpha = n * lam / k`` this
-        is (9) and (10) of Ye et al. as printed.
+        is in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -228,7 +215,7 @@ class MultipleKernelFDA(KernelDiscriminant):
 
     See Also
     --------
-    KernelFDA : Uniform weights.
+    KernelFDA : Given weights, such as those of other criteria; uniform by default.
     MultipleKernelRidge : The same problem for regression.
 
     References
@@ -261,8 +248,6 @@ class MultipleKernelFDA(KernelDiscriminant):
     norm: float | Literal["loo"] = "loo"
     alpha: float | Literal["learn", "loo", "cv"] = "loo"
     interactions: bool = False
-    scatter: Literal["total", "within"] = "total"
-    formulation: Literal["exact", "block"] = "exact"
     class_weight: Any = None
     priors: Any = None
     cv: Any = 5
@@ -310,7 +295,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         return self._fit_whole(X, y, sample_weight, groups)
 
     @available(may_have_features)
@@ -355,7 +340,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two classes have been seen.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         return self._fit_portions(X, y, classes, solve, sample_weight)
 
     def _learn(self, rows: KernelRows | SummedRows, options: LearnerOptions) -> Fitted:
@@ -385,27 +370,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _pose(self, *rows: Any, **how: Any) -> ClassTask:
         """The task of :func:`class_task`, with its convex problem."""
         task = class_task(*rows, **how)
-        learnable = self.scatter == "total" and self.scale is not None
         criterion = partial(self._criterion, task)
-        return replace(task, criterion=criterion, learnable=learnable)
+        return replace(task, criterion=criterion, learnable=self.scale is not None)
 
     def _criterion(self, task: ClassTask, alpha: Any) -> Fisher:
         """The convex problem of the classes at this alpha."""
         bank, target, design = task.bank, task.target, task.design
-        codes, k = task.codes, len(task.classes)
-        if k == 2:  # Eq. 8: the paper's values are for this target
-            target = from_numpy(binary_target(codes, design.weights), bank.like)
-        if self.scatter == "within" and design.weights is not None:
-            raise ValueError(
-                "scatter='within' takes no row weights; leave out sample_weight and "
-                "class_weight, or use scatter='total'"
-            )
-        if self.scatter == "within":
-            # Eq. 9 divides the scatter of each class by its size, and so alpha too.
-            return WithinFisher(bank, target, alpha * k / bank.n_samples, codes)
-        if self.formulation == "block" and k > 2:
-            target = from_numpy(class_target(codes, k, design.weights), bank.like)
-            return BlockFisher(bank, design.scale(target), alpha, design)
+        if len(task.classes) == 2:  # Eq. 8: the paper's values are for this target
+            target = from_numpy(binary_target(task.codes, design.weights), bank.like)
         return Fisher(bank, design.scale(target), alpha, design)
 
     def _set_fitted(self, fitted: Fitted) -> None:
@@ -416,26 +388,3 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             | ({} if found.n_rows is None else {"n_rows": found.n_rows})
             for norm, found in fitted.choice.candidates.items()
         }
-
-    def _check_parameters(self) -> None:
-        check_learner_parameters(
-            self,
-            scatter=one_of("total", "within"),
-            formulation=one_of("exact", "block"),
-        )
-        if self.scatter == "within" and self.alpha == "learn":
-            raise ValueError(
-                "scatter='within' has no learned regularisation; use a float or 'loo' "
-                "for alpha, or scatter='total'"
-            )
-        if self.scatter == "within" and self.formulation == "block":
-            raise ValueError(
-                "formulation='block' exists for scatter='total' only; got "
-                "scatter='within'. Set formulation='exact', or scatter='total'"
-            )
-        methods = ["auto", *fitting_methods(BlockFisher, Simplex)]
-        if self.formulation == "block" and self.solver not in methods:
-            raise ValueError(
-                f"solver={self.solver!r} is for formulation='exact'; with "
-                f"formulation='block' use one of {methods}"
-            )

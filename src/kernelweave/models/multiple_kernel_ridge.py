@@ -88,9 +88,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         separately.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
-"qcqp", "sdp"}, default="auto"
-        How the convex problem is solved.
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set"}, \
+default="auto"
+        How the convex problem is solved; all reach the same certified optimum.
     tol : float, default=1e-6
         Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None

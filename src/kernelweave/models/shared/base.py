@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import numpy as np
 from scipy.sparse import issparse
@@ -61,7 +70,6 @@ from kernelweave.models.shared.duration import FitSize, warn_if_long
 from kernelweave.models.shared.inputs import (
     IDENTITY,
     RowMap,
-    Rule,
     check_home,
     check_parameters,
     check_priors,
@@ -116,9 +124,7 @@ from kernelweave.views.missing import ObservedViews, read_kernels, warn_lacking
 #: What to do with a kernel that is not positive semidefinite.
 Psd = Literal["error", "clip", "trust"]
 #: The solvers of Fisher's problem.
-FisherSolver = Literal[
-    "auto", "newton", "closed_form", "cutting_plane", "working_set", "qcqp", "sdp"
-]
+FisherSolver = Literal["auto", "newton", "closed_form", "cutting_plane", "working_set"]
 #: What to do with rows that lack a view.
 Missing = Literal["error", "available", "zero"]
 #: Folds of a splitter whose number is not known before it has seen the rows.
@@ -129,6 +135,7 @@ AUTO_ROWS = 10_000
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
+    "solver": one_of(*get_args(FisherSolver)),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
 }
 
@@ -293,9 +300,9 @@ class Progress:
         return self.stopped
 
 
-def check_learner_parameters(model: KernelModel, **own: Rule) -> None:
+def check_learner_parameters(model: KernelModel) -> None:
     """Refuse invalid values and combinations of parameters."""
-    check_parameters(model, **PARAMETERS, **own)
+    check_parameters(model, **PARAMETERS)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         value = getattr(model, name)
@@ -546,8 +553,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     alpha: Any = None
     C: Any = None
     method: str | None = None
-    scatter: str = "total"
-    formulation: str = "exact"
     solver: str = "auto"
     cv: Any = None
     scoring: Any = None

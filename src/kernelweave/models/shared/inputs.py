@@ -1263,8 +1263,7 @@ def map_rows(
 def _learns_once(model: KernelModel) -> bool:
     """Whether weights are learned by default, without folds that need kernels again."""
     learns = "n_features" in model._get_param_names()
-    usual = learns and model.solver == "auto" and model.cv is None
-    return usual and model.scatter == "total" and model.formulation == "exact"
+    return learns and model.solver == "auto" and model.cv is None
 
 
 def squeezed(targets: np.ndarray) -> np.ndarray:

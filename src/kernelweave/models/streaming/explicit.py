@@ -43,8 +43,6 @@ if TYPE_CHECKING:  # estimators are built from what is here
 
 #: Values that explicit features support; others need n x n kernels.
 NEEDED = {
-    "scatter": "total",
-    "formulation": "exact",
     "scoring": None,
     "centre": True,
     "scale": "trace",
