@@ -2287,8 +2287,6 @@ BAD = {
     "random_state": ("x", -1, 1.5, [1, 2]),
     "device": (3,),
     "solver": ("simplex", None, 1),
-    "scatter": ("between", None),
-    "formulation": ("blocks", None),
     "interactions": ("yes", None, 2),
     "centre": ("yes", None, 1),
     "scale": ("unit", True),
@@ -2360,22 +2358,6 @@ add(
 
 learner = takes("n_features")
 fda = only(MultipleKernelFDA)
-add(
-    "scatter='within' with a learned alpha",
-    params(scatter="within", alpha="learn"),
-    "no learned regularisation",
-    "scatter='within'",
-    "use a float or 'loo' for alpha",
-    fda,
-)
-add(
-    "scatter='within' in block form",
-    params(scatter="within", formulation="block"),
-    "got scatter='within'",
-    "formulation='block'",
-    "Set formulation='exact'",
-    fda,
-)
 add(
     "random features of precomputed kernels",
     both(stack(), params(features="random")),

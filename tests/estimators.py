@@ -46,10 +46,6 @@ SETTINGS: dict[str, BaseEstimator] = {
     "MultipleKernelFDA-l1": MultipleKernelFDA(norm=1, alpha=0.1),
     "MultipleKernelFDA-l1-learn": MultipleKernelFDA(norm=1, alpha="learn"),
     "MultipleKernelFDA-l2-learn": MultipleKernelFDA(norm=2, alpha="learn"),
-    "MultipleKernelFDA-within": MultipleKernelFDA(norm=2, alpha=0.1, scatter="within"),
-    "MultipleKernelFDA-block": MultipleKernelFDA(
-        norm=2, alpha=0.1, formulation="block"
-    ),
     "MultipleKernelFDA-closed": MultipleKernelFDA(
         norm=2, alpha=0.1, solver="closed_form"
     ),
@@ -57,7 +53,6 @@ SETTINGS: dict[str, BaseEstimator] = {
         norm=1, alpha=0.1, solver="cutting_plane"
     ),
     "MultipleKernelFDA-l4/3": MultipleKernelFDA(norm=4 / 3),
-    "MultipleKernelFDA-l1-within": MultipleKernelFDA(norm=1, scatter="within"),
     "MultipleKernelFDA-exact": MultipleKernelFDA(norm=4 / 3, features="exact"),
     "MultipleKernelFDA-nystroem": MultipleKernelFDA(norm=1, alpha=0.1, **NYSTROEM),
     "MultipleKernelRidge-l1": MultipleKernelRidge(norm=1, alpha=0.1),
@@ -114,8 +109,6 @@ ONE_EACH = (
 QUICK = {"TransductiveKernelSVC": {"signed": False}}
 #: Settings whose predictions are computed in a way of their own.
 OWN_WAYS = (
-    "MultipleKernelFDA-within",
-    "MultipleKernelFDA-block",
     "MultipleKernelSVC-per_class",
     "SubspaceKernelSVC-plain",
     "MixtureKDA-posterior",

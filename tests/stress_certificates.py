@@ -673,24 +673,20 @@ def any_model(rng: np.random.Generator) -> Any:
     """An estimator with a convex problem, with random settings."""
     norm = float(rng.choice([1.0, 1.0 + 19.0 * rng.random() ** 2, np.inf]))
     alpha, C = regularisation(rng), regularisation(rng, False)
-    fixed, kind = regularisation(rng, False), rng.integers(0, 10)
+    fixed, kind = regularisation(rng, False), rng.integers(0, 8)
     if kind == 0:
-        return MultipleKernelFDA(norm=norm, alpha=fixed, scatter="within", cv=None)
-    if kind == 1:
-        return MultipleKernelFDA(norm=norm, alpha=alpha, formulation="block", cv=None)
-    if kind == 2:
         return MultipleKernelRidge(norm=norm, alpha=alpha, cv=None)
-    if kind == 3:
+    if kind == 1:
         return MultipleKernelSVC(margin="l2", C=alpha, norm=norm)
-    if kind == 4:
+    if kind == 2:
         return TransductiveKernelSVC(C=C, signed=False)
-    if kind == 5:
+    if kind == 3:
         return KernelAlignment()
-    if kind == 6:
+    if kind == 4:
         return SubspaceKernel(norm=norm, alpha=fixed)
-    if kind == 7:
+    if kind == 5:
         return SubspaceKernelSVC(norm=norm, alpha=fixed, C=C)
-    if kind == 8:
+    if kind == 6:
         return MixtureKDA()
     if rng.random() < 0.5:
         return MultipleKernelSVC(C=C, norm=norm)

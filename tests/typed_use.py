@@ -71,7 +71,7 @@ def uses(X: Any, y: Any) -> None:
     assert_type(MixtureKDA(weights="stacking").fit(X, y), MixtureKDA)
     mean, variance = ProbabilisticKDA().fit(X, y).predict_distribution(X)
     _ = mean - variance
-    MultipleKernelFDA(solver="qcqp")
+    MultipleKernelFDA(solver="working_set")
 
 
 def mistakes(X: Any, y: Any) -> None:

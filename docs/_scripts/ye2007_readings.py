@@ -87,16 +87,15 @@ def more_scalings(X: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def fit(split: Split) -> MultipleKernelFDA:
+def fit(split: Split) -> KernelFDA | MultipleKernelFDA:
     """SDP_theta,lambda: (40) for two classes, (37) with learned lambda for more."""
-    several = len(np.unique(split.y_train)) > 2
-    model = MultipleKernelFDA(
-        ye2007.VIEWS,
-        norm=1,
-        alpha="learn",
-        formulation="block" if several else "exact",
-    )
-    return model.fit(split.train, split.y_train)
+    X, y = split.train, split.y_train
+    if len(np.unique(y)) > 2:
+        problem = ye2007.block_problem(X, y)
+        alpha, weights = problem.split(ye2007.best_weights(problem))
+        model = KernelFDA(ye2007.VIEWS, alpha=alpha, kernel_weights=weights, cv=None)
+        return model.fit(X, y)
+    return MultipleKernelFDA(ye2007.VIEWS, norm=1, alpha="learn").fit(X, y)
 
 
 def split_of(data: Data, number: int) -> Split:

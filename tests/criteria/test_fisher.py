@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.fisher import BlockFisher, Fisher
+from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
@@ -187,6 +187,25 @@ def test_binary_value_is_equation_7_of_both_papers(rng):
     total = unit.T @ unit + penalty * np.eye(3)
     ratio = mean_gap @ np.linalg.solve(total, mean_gap)
     assert np.sum(a**2) - value == pytest.approx(ratio, rel=1e-9)
+
+
+def test_within_value_is_equation_9_of_ye(rng):
+    """For a kernel of trace one lambda is alpha / n, as the kernel here has trace n."""
+    n, y = 30, (np.arange(30) % 3 == 0).astype(int)
+    X = rng.standard_normal((n, 3))
+    K = np.exp(-np.sum((X[:, None] - X[None]) ** 2, axis=-1))
+    P = np.eye(n) - 1.0 / n
+    G = P @ K @ P / np.trace(P @ K @ P)
+    a, J, lam = np.where(y == 1, 1.0 / 10, -1.0 / 20), np.zeros((n, n)), 1e-2
+    for c in (0, 1):
+        rows = np.flatnonzero(y == c)
+        m = len(rows)
+        J[np.ix_(rows, rows)] = (np.eye(m) - 1.0 / m) / np.sqrt(m)
+    inner = np.linalg.solve(lam * np.eye(n) + J @ G @ J, J @ G)
+    value = a @ G @ (np.eye(n) - J @ inner) @ a / lam
+    bank = DenseBank.from_kernels(K[None])
+    found = WithinFisher(bank, binary_target(y), n * lam, y).evaluate(np.ones(1))
+    assert found.value == pytest.approx(-value, rel=1e-9)
 
 
 def test_values_decrease_in_every_weight_and_are_convex(rng):

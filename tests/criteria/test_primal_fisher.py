@@ -69,9 +69,11 @@ def test_same_function_as_over_all_rows(rows, alpha, rng, xp_backend):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2), Uniform()], ids=repr)
-@pytest.mark.parametrize("method", ["auto", "closed_form", "cutting_plane", "qcqp"])
+@pytest.mark.parametrize(
+    "method", ["auto", "closed_form", "cutting_plane", "qcqp", "sdp"]
+)
 def test_solvers_cannot_tell(rows, alpha, weight_set, method):
-    if method == "qcqp":
+    if method in ("qcqp", "sdp"):
         pytest.importorskip("cvxpy")
     tol = 1e-9 if method == "auto" else 1e-3
     primal = solve(

@@ -80,7 +80,7 @@ def test_a_half_is_learned_as_the_estimator_learns(rng, model, weighted):
     X[:, 2] += 2.0 * (y == 1)  # weights of a class without support are arbitrary
     K, given = as_kernels(X), np.ones(len(y))
     y = X[:, 0] + X[:, 2] if is_regressor(model) else y
-    if weighted and getattr(model, "scatter", "") != "within":  # has no row weights
+    if weighted:
         given = rng.uniform(0.2, 4.0, len(y))
     fit = {} if np.all(given == 1.0) else {"sample_weight": given}
     model = clone(model).fit(K, y, **fit)
@@ -261,10 +261,6 @@ def test_refusals(rng):
     ("model", "match"),
     [
         (MultipleKernelFDA(norm=np.inf, cv=None), "all weights are equal"),
-        (
-            MultipleKernelFDA(norm=1, scatter="within", cv=None),
-            "provisional alpha",
-        ),
         (
             MultipleKernelFDA(norm=1, features="random", n_features=20, cv=None),
             "explicit features",

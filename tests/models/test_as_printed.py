@@ -15,11 +15,14 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    Simplex,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
+    solve,
 )
+from kernelweave.criteria import WithinFisher, binary_target
 from kernelweave.inspection import weight_ranges
-from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.kernels import RBF, DenseBank, Linear, Polynomial
 from kernelweave.papers import lanckriet2002
 
 cp = pytest.importorskip("cvxpy")
@@ -161,20 +164,16 @@ def test_equations_9_and_10_of_ye(rows, solver, tol):
         return -(a @ G @ (a - J @ inner)) / lam
 
     best, theta = best_on_simplex(value, 3)
-    model = MultipleKernelFDA(
-        VIEWS,
-        norm=1,
-        alpha=lam * n / 2,
-        scatter="within",
-        centre=False,
-        scale=None,
-        cv=None,
-        solver=solver,
-        tol=tol,
-    ).fit(X, y)
-    assert_allclose(model.certificate_.value, best, rtol=10 * tol)
+    problem = WithinFisher(DenseBank(kernels), binary_target(y), lam, y)
+    solution = solve(problem, Simplex(), method=solver, tol=tol)
+    assert_allclose(solution.value, best, rtol=10 * tol)
     # Weights of gap g are determined to about sqrt(g); measured: up to 2e-5.
-    assert_allclose(model.kernel_weights_, theta, atol=0.1 * tol**0.5)
+    assert_allclose(solution.weights, theta, atol=0.1 * tol**0.5)
+    own = {"alpha": lam * n / 2, "kernel_weights": solution.weights}
+    model = KernelFDA(VIEWS, centre=False, scale=None, cv=None, **own).fit(X, y)
+    alone = KernelFDA("precomputed", alpha=lam * n / 2, scale=None, cv=None)
+    G = np.tensordot(solution.weights, kernels, axes=1)
+    assert_allclose(model.transform(X), alone.fit(G, y).transform(G), atol=1e-9)
 
 
 @pytest.mark.parametrize(("centre", "scale"), SETTINGS)

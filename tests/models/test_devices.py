@@ -26,15 +26,11 @@ ON_THE_FLY = some(
         *ONE_EACH,
         "MultipleKernelFDA",
         "MultipleKernelFDA-l1-learn",
-        "MultipleKernelFDA-l1-within",
-        "MultipleKernelFDA-block",
         "MultipleKernelSVC-learn",
         "KernelAlignment-features",
     ),
     takes("features"),
 )
-#: Tolerances of methods that stop near the optimum.
-LOOSE = {"MultipleKernelFDA-block": 1e-5}
 
 
 def draw(n):
@@ -84,7 +80,7 @@ def test_kernels_made_on_the_fly_give_the_same_model(name, n):
     targets = X[:, 0] + y if "Ridge" in name else y
     found = clone(wanted).set_params(features="on_the_fly").fit(X, targets)
     wanted.fit(X, targets)
-    same_model(found, wanted, new, LOOSE.get(name, 1e-8))
+    same_model(found, wanted, new)
     if hasattr(found, "features_"):
         assert found.features_.representation == "on the fly"
         assert found.features_.why.endswith("as features='on_the_fly' asks")

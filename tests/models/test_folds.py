@@ -68,7 +68,6 @@ def by_contents(splitter, X, y=None, groups=None):
         ("KernelFDA", True),
         ("MultipleKernelFDA", False),
         ("MultipleKernelFDA-l1-learn", True),
-        ("MultipleKernelFDA-within", False),  # takes no weights
     ],
 )
 def test_accuracy_is_that_of_refits(data, rng, name, weighted):

@@ -10,11 +10,19 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 import kernelweave
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import (
+    Fisher,
+    KernelFDA,
+    LpBall,
+    MultipleKernelFDA,
+    Simplex,
+    solve,
+)
 from kernelweave._array import namespace, to_numpy
+from kernelweave.criteria import BlockFisher, WithinFisher, class_target
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import KernelWeightsDisplay, view_ablation
-from kernelweave.kernels import RBF, Linear, center_and_scale
+from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
 VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.3), [3, 4, 5])]
 LINEAR = [("a", "linear", [0, 1, 2]), ("b", "linear", [3, 4, 5])]
@@ -102,6 +110,44 @@ def test_a_table_column_in_the_order_of_the_kernels(data):
         ValueError, match=r"got the index .* kernel_weights.to_dict\(\)"
     ):
         KernelFDA(VIEWS, kernel_weights=own[::-1], cv=None).fit(X, y)
+
+
+@pytest.mark.parametrize("alpha", [0.1, "learn"])
+@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2)], ids=repr)
+def test_weights_of_the_block_form(alpha, weight_set, data):
+    """Eq. 37 of Ye et al. (2007), with the identity among the kernels (41)."""
+    X, y = data
+    bank = DenseBank.from_kernels(kernels_of(X, X))
+    target = class_target(y, 3)
+    exact = solve(Fisher(bank, target, alpha), weight_set, tol=1e-6)
+    problem = BlockFisher(bank, target, alpha)
+    block = solve(problem, weight_set, tol=1e-6)
+    # X = I is allowed in the inner problem of the block form, and gives the exact one.
+    assert block.converged and block.value > exact.lower_bound
+    assert np.max(np.abs(block.weights - exact.weights)) > 1e-5
+    learned, weights = problem.split(block.weights)
+    model = KernelFDA(VIEWS, alpha=learned, kernel_weights=weights, cv=None).fit(X, y)
+    whole = bank.combine(weights)
+    alone = KernelFDA("precomputed", alpha=learned, scale=None, cv=None).fit(whole, y)
+    same(model, alone, X, whole)
+
+
+@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2)], ids=repr)
+@pytest.mark.parametrize("k", [2, 3])
+def test_weights_of_the_scatter_within_classes(k, weight_set, data):
+    """Eq. 9 of Ye et al. (2007)."""
+    X, y = data
+    X, y = X[y < k], y[y < k]
+    bank = DenseBank.from_kernels(kernels_of(X, X))
+    target = class_target(y, k)
+    problem = WithinFisher(bank, target, 0.1 * k / len(y), y)
+    within = solve(problem, weight_set, tol=1e-6)
+    assert within.converged and within.value < 0
+    total = solve(Fisher(bank, target, 0.1), weight_set, tol=1e-6)
+    if k > 2:  # two classes of equal size: total scatter is within plus between
+        assert np.max(np.abs(within.weights - total.weights)) > 1e-5
+    model = KernelFDA(VIEWS, alpha=0.1, kernel_weights=within.weights, cv=None)
+    assert model.fit(X, y).score(X, y) > 1.2 / k  # measured: 0.8 or more
 
 
 @pytest.mark.parametrize("factor", [1e-20, 3.0, 1e20])

@@ -23,7 +23,7 @@ LINEAR = [("left", "linear", slice(0, 10)), ("right", "linear", slice(10, 20))]
 #: Of learned weights, those that also choose alpha.
 EVERY = [
     *some(ONE_EACH, has("predict_proba"), unless(MultipleKernelFDA), views=VIEWS),
-    *some(["MultipleKernelFDA-l4/3", "MultipleKernelFDA-l1-within"], views=VIEWS),
+    *some(["MultipleKernelFDA-l4/3"], views=VIEWS),
     *some(["MultipleKernelFDA-exact"], views=LINEAR),
 ]
 every_model = pytest.mark.parametrize("model", EVERY)
@@ -151,7 +151,7 @@ def test_rows_without_anything_in_common_have_the_class_shares(model, dtype):
 
 
 @in_turn(
-    model=[one for one in EVERY if "within" not in one.id],
+    model=EVERY,
     decades=[0.5, 4.0],
 )
 def test_weights_do_not_give_away_labels_of_rows_left_out(model, decades):

@@ -10,8 +10,8 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.ridge import KernelFit
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared import learner
 from kernelweave.learn.search import NORM_GRID, Choice, Options, race_norms
+from kernelweave.models.shared import learner
 
 
 def choices(errors):

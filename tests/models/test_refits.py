@@ -19,8 +19,8 @@ from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF
-from kernelweave.models.shared import refits
 from kernelweave.learn.folds import COOLEST
+from kernelweave.models.shared import refits
 
 #: Kernels with given widths and a constant diagonal: precomputed ones are the same.
 FIXED = [("a", RBF(gamma=0.2), slice(0, 3)), ("b", RBF(gamma=0.1), slice(3, 6))]

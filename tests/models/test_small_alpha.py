@@ -28,8 +28,6 @@ MODELS = some(
         *EXPLICIT,
         "MultipleKernelFDA",
         "MultipleKernelFDA-l2-learn",
-        "MultipleKernelFDA-l1-within",
-        "MultipleKernelFDA-block",
         "MultipleKernelFDA-closed",
         "MultipleKernelFDA-cutting",
         "SubspaceKernel-uncorrelated",
@@ -38,12 +36,8 @@ MODELS = some(
     lambda model: takes("alpha")(model) or takes("noise")(model),
     cv=None,
 )
-#: Models on exact kernels; centring within classes would lose full rank.
-FULL_RANK = [
-    case
-    for case in MODELS
-    if case.id not in EXPLICIT and not case.id.endswith("within")
-]
+#: Models on exact kernels.
+FULL_RANK = [case for case in MODELS if case.id not in EXPLICIT]
 VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
 ALPHAS = {
     "float64": (1e-15, 1e-17, 1e-300),

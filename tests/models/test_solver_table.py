@@ -9,28 +9,27 @@ from sklearn.base import clone, is_classifier
 from estimators import in_turn, kinds, takes
 from kernelweave import (
     Fisher,
+    LpBall,
     Margin,
     MultipleKernelFDA,
+    MultipleKernelRidge,
     MultipleKernelSVC,
     SignedSum,
     Simplex,
     TransductiveKernelSVC,
 )
-from kernelweave.solvers.solve import fitting_methods
+from kernelweave.criteria import BlockFisher, WithinFisher, class_target
+from kernelweave.kernels import DenseBank
+from kernelweave.solvers.solve import fitting_methods, solve
 
 TOL = 1e-2
 FISHER = tuple(fitting_methods(Fisher, Simplex))
 MARGIN = tuple(fitting_methods(Margin, Simplex))
 SIGNED = tuple(fitting_methods(Margin, SignedSum))
+#: Of models; the programs of the papers are for :func:`solve`.
+LEARNED = ("newton", "closed_form", "cutting_plane", "working_set")
 #: Cone solvers take seconds for many kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
-#: Combinations that do not exist, with what the message must say.
-REFUSED = {
-    ("within", "block", "*"): "formulation='block' exists for scatter='total' only",
-    ("total", "block", "working_set"): "'working_set' is for formulation='exact'",
-    ("total", "block", "qcqp"): "'qcqp' is for formulation='exact'",
-}
-
 #: Fewer and more kernels than rows.
 PAIRS = [(4, 1), (4, 2), (10, 1)]
 
@@ -45,44 +44,47 @@ def kernels(p, k=3, n=9):
 
 
 def check(model, K, y, best):
+    """The fit ends at a certified optimum with the same value."""
+    assert_close(model.fit(K, y).certificate_, best)
+
+
+def assert_close(found, best):
     """A certified optimum, whose value differs from another by at most the gaps."""
-    found = model.fit(K, y).certificate_
     assert found.converged and abs(found.gap) <= TOL
     largest = max(abs(found.gap), abs(best.gap)) + 1e-9
     assert found.value == pytest.approx(best.value, rel=largest / (1 - largest))
 
 
-@pytest.mark.parametrize(
-    ("scatter", "formulation", "p", "norm"),
-    [
-        *(("total", "exact", *pair) for pair in PAIRS),
-        ("within", "exact", 4, 2),
-        ("total", "block", 4, 1),
-        ("within", "block", 4, 1),
-    ],
-)
-def test_discriminants(scatter, formulation, p, norm):
+@pytest.mark.parametrize(("p", "norm"), PAIRS)
+def test_discriminants(p, norm):
     K, y = kernels(p)
-    model = MultipleKernelFDA(
-        "precomputed",
-        norm=norm,
-        alpha=0.1,
-        scatter=scatter,
-        formulation=formulation,
-        tol=TOL,
-        cv=None,
-    )
-    best = None
-    for solver in ("auto", *FISHER):
-        model.set_params(solver=solver)
-        keys = [(scatter, formulation, name) for name in ("*", solver)]
-        message = next((REFUSED[key] for key in keys if key in REFUSED), None)
-        if message is not None:
-            with pytest.raises(ValueError, match=message):
-                model.fit(None, None)  # before any work, before the data are read
-        elif not (solver in CONES and p > 4):
-            best = best or model.fit(K, y).certificate_
-            check(model, K, y, best)
+    model = MultipleKernelFDA("precomputed", norm=norm, alpha=0.1, tol=TOL, cv=None)
+    best = model.fit(K, y).certificate_
+    for solver in LEARNED:
+        check(model.set_params(solver=solver), K, y, best)
+
+
+@in_turn(
+    kind=["exact", "within", "block"] * 2,
+    weight_set=[Simplex(), LpBall(2)],
+    p=[4, 4, 4, 10, 4, 4],
+)
+def test_criteria_of_the_papers(kind, weight_set, p):
+    """Eqs. 34, 9 and 37 of Ye et al. (2007), by every method that takes them."""
+    K, y = kernels(p)
+    bank, target = DenseBank.from_kernels(np.moveaxis(K, -1, 0)), class_target(y, 3)
+    problem = Fisher(bank, target, 0.1)
+    if kind == "within":
+        problem = WithinFisher(bank, target, 0.1, y)
+    elif kind == "block":
+        problem = BlockFisher(bank, target, 0.1)
+    best = solve(problem, weight_set, tol=TOL)
+    methods = fitting_methods(problem, weight_set)
+    assert {"newton", "cutting_plane", "sdp"} <= set(methods)
+    for method in methods:
+        if not (method in CONES and p > 4):
+            found = solve(problem, weight_set, method, tol=TOL)
+            assert_close(found, best)
 
 
 @in_turn(
@@ -94,7 +96,7 @@ def test_other_users_of_the_fisher_criterion(p, norm, estimator):
     K, y = kernels(p, k=2)
     model = estimator("precomputed", norm=norm, alpha=0.1, tol=TOL)
     best = model.fit(K, y.astype(float)).certificate_
-    for solver in FISHER:
+    for solver in LEARNED if estimator.func is MultipleKernelRidge else FISHER:
         if not (solver in CONES and p > 4):
             check(model.set_params(solver=solver), K, y.astype(float), best)
 

@@ -42,10 +42,7 @@ NAMES = (
     "MultipleKernelRidge-l1",
 )
 #: Without folds: those of rows and of their copies differ.
-MODELS = [
-    *some(NAMES, fits_with("groups"), views=VIEWS, cv=None),
-    *some(["MultipleKernelFDA-block"], views=VIEWS, alpha="loo"),
-]
+MODELS = some(NAMES, fits_with("groups"), views=VIEWS, cv=None)
 #: Of the second moments of features; nothing is left out to choose alpha.
 SUMMED = {
     f"{case.id}-{alpha}": case.values[0](LINEAR, norm=norm, alpha=alpha, **MOMENTS)
