@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits import alpha as alpha_paths
 from kernelweave.fits.alpha import SAMPLED_FROM, LooDescent, LooPath
 from kernelweave.fits.design import RowDesign
@@ -235,12 +232,11 @@ def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
         distances = (cdist(x, x, "sqeuclidean") for x in np.split(X, 4, axis=1))
         bank = DenseBank(np.stack([centre(np.exp(-D / 4)) for D in distances]))
         target, _ = reduced_class_target(codes, 3)
-        criterion = partial(Fisher, bank, target, design=design)
-        task = Task(bank, target, design, criterion)
-        oracle = search_norms(options, "learn", RowJudge(task, 71), criterion)
+        task = Task(bank, target, design)
+        oracle = search_norms(options, "learn", RowJudge(task, 71), task.criterion)
         with monkeypatch.context() as patch:
             patch.setattr(alpha_paths, "eigh", None)  # no eigendecomposition at all
-            found = search_norms(options, "learn", RowJudge(task, 70), criterion)
+            found = search_norms(options, "learn", RowJudge(task, 70), task.criterion)
         # searches end at a predicted decrease of 1e-4; the true one was up to 1.2e-4
         assert found.error <= oracle.error * (1 + 1e-3)
         assert oracle.candidates[found.norm].error <= oracle.error * (1 + 1e-3)

@@ -10,8 +10,18 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.ridge import KernelFit
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.learn.search import NORM_GRID, Choice, Options, race_norms
-from kernelweave.models.shared import learner
+from kernelweave.learn import search
+from kernelweave.learn.sample import Sample
+from kernelweave.learn.search import (
+    CLEARLY,
+    NEGLIGIBLE,
+    NORM_GRID,
+    Choice,
+    Options,
+    _promising,
+    _sample_rows,
+    race_norms,
+)
 
 
 def choices(errors):
@@ -65,14 +75,15 @@ def test_a_sample_without_variation_rules_out_nothing(rng):
     ]:
         bank = DenseBank.from_kernels(x[:, :, None] * x[:, None, :])  # (2, n, n)
         # pytest.fail in place of the problem of the sample: it is never posed
-        assert race_norms(options, bank, y, design, pytest.fail, n, size) is options
+        everything = Sample(bank, y, design)
+        assert race_norms(everything, options, pytest.fail, n, size) is options
 
 
 @pytest.mark.measured
 def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
     n = 800
     small = partial(race_norms, raced_from=n, at_least=n // 2)
-    monkeypatch.setattr(learner, "race_norms", small)  # far below the fit
+    monkeypatch.setattr(search, "race_norms", small)  # far below the fit
     X = rng.normal(size=(n, 4))
     signal = np.sin(2 * X[:, 0]) * X[:, 1] + 0.5 * rng.normal(size=n)
     views = [("signal", "rbf", [0, 1]), ("noise", "rbf", [2, 3])]
@@ -92,14 +103,14 @@ def test_many_rows_choose_a_norm_as_good_as_any(rng, monkeypatch):
 def test_only_what_is_shown_is_certified(kind, make_problem, monkeypatch):
     """Neither the norms that lost, nor folds, nor a sample of the rows."""
     certified, criteria = [], []
-    original = learner.with_certificate
+    original = search.with_certificate
 
     def noted(minimum, criterion, weight_set):
         certified.append(original(minimum, criterion, weight_set))
         return certified[-1]
 
     remarks = Fisher.remarks
-    monkeypatch.setattr(learner, "with_certificate", noted)
+    monkeypatch.setattr(search, "with_certificate", noted)
     monkeypatch.setattr(
         Fisher, "remarks", lambda self, w: criteria.append(self) or remarks(self, w)
     )
@@ -115,5 +126,5 @@ def test_only_what_is_shown_is_certified(kind, make_problem, monkeypatch):
 
 def split_weights(weights, norm):
     """Those of the kernels, if alpha is among the weights."""
-    weight_set = learner.weight_set_of_norm(norm, fixed=False)
-    return learner.split_learned(weights, weight_set)[0]
+    weight_set = search.weight_set_of_norm(norm, fixed=False)
+    return search.split_learned(weights, weight_set)[0]

@@ -26,7 +26,11 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import check_priors
 from kernelweave.models.streaming.explicit import may_have_features
-from kernelweave.models.streaming.primal import SummedRows, learn_class_moments
+from kernelweave.models.streaming.primal import (
+    SummedRows,
+    TrainingRows,
+    learn_class_moments,
+)
 from kernelweave.protocols import Bank, Criterion
 
 
@@ -289,21 +293,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self)
         progress = Progress(self, X, y, sample_weight)
-        read = read_training(self, X, y, sample_weight, groups, progress)
-        if isinstance(read, SummedRows):
-            self._learn_sums(read, progress)
-        else:
-            rows, sample = read.rows, read.sample
-            classes, codes = np.unique(sample.targets, return_inverse=True)
-            sample = replace(sample, targets=codes)
-            options = self._options(classes, progress)
-            learned = learn_discriminant(sample, options)
-            folds = None
-            if not rows.see_targets:
-                folds = cross_validate(learn_discriminant, sample, options, learned)
-            learned = in_features(learned, sample, rows.like)
-            self._publish_learned(rows, read.report, learned, classes, folds)
-            self.candidates_ = _compared(learned.choice)
+        rows = read_training(self, X, y, sample_weight, groups, progress)
+        self._learn(rows, progress)
         progress.end()
         return self
 
@@ -352,11 +343,21 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_learner_parameters(self)
         return self._fit_portions(X, y, classes, solve, sample_weight)
 
-    def _learn_sums(self, sums: SummedRows, progress: Progress) -> None:
-        """Learn from moments of the rows, and publish it."""
-        options = self._options(sums.classes, progress)
-        learned, rows, report = learn_class_moments(sums, options)
-        self._publish_learned(rows, report, learned, sums.classes)
+    def _learn(self, read: TrainingRows | SummedRows, progress: Progress) -> None:
+        """Learn from kernels between rows, or from sums over them, and publish it."""
+        if isinstance(read, SummedRows):
+            options = self._options(read.classes, progress)
+            learned, rows, report = learn_class_moments(read, options)
+            self._publish_learned(rows, report, learned, read.classes)
+        else:
+            classes, codes = np.unique(read.sample.targets, return_inverse=True)
+            sample = replace(read.sample, targets=codes)
+            options, folds = self._options(classes, progress), None
+            learned = learn_discriminant(sample, options)
+            if not read.rows.see_targets:
+                folds = cross_validate(learn_discriminant, sample, options, learned)
+            learned = in_features(learned, sample, read.rows.like)
+            self._publish_learned(read.rows, read.report, learned, classes, folds)
         self.candidates_ = _compared(learned.choice)
 
     def _options(self, classes: np.ndarray, progress: Progress | None) -> Options:

@@ -34,7 +34,11 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import as_numbers, of_own_type
 from kernelweave.models.streaming.explicit import may_have_features
-from kernelweave.models.streaming.primal import SummedRows, learn_output_moments
+from kernelweave.models.streaming.primal import (
+    SummedRows,
+    TrainingRows,
+    learn_output_moments,
+)
 from kernelweave.protocols import Bank, Criterion
 
 
@@ -245,18 +249,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self)
         progress = Progress(self, X, y, sample_weight)
-        read = read_training(self, X, y, sample_weight, groups, progress)
-        if isinstance(read, SummedRows):
-            self._learn_sums(read, progress)
-        else:
-            rows, sample = read.rows, read.sample
-            options = self._options(progress)
-            learned = learn_ridge(sample, options)
-            folds = None
-            if not rows.see_targets:
-                folds = cross_validate(learn_ridge, sample, options, learned)
-            learned = in_features(learned, sample, rows.like)
-            self._publish_learned(rows, read.report, learned, folds=folds)
+        rows = read_training(self, X, y, sample_weight, groups, progress)
+        self._learn(rows, progress)
         progress.end()
         return self
 
@@ -295,10 +289,18 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_learner_parameters(self)
         return self._fit_portions(X, y, classes, solve, sample_weight)
 
-    def _learn_sums(self, sums: SummedRows, progress: Progress) -> None:
-        """Learn from moments of the rows, and publish it."""
-        learned, rows, report = learn_output_moments(sums, self._options(progress))
-        self._publish_learned(rows, report, learned)
+    def _learn(self, read: TrainingRows | SummedRows, progress: Progress) -> None:
+        """Learn from kernels between rows, or from sums over them, and publish it."""
+        options, folds = self._options(progress), None
+        if isinstance(read, SummedRows):
+            learned, rows, report = learn_output_moments(read, options)
+            return self._publish_learned(rows, report, learned)
+        sample = read.sample
+        learned = learn_ridge(sample, options)
+        if not read.rows.see_targets:
+            folds = cross_validate(learn_ridge, sample, options, learned)
+        learned = in_features(learned, sample, read.rows.like)
+        return self._publish_learned(read.rows, read.report, learned, folds=folds)
 
     def _options(self, progress: Progress | None) -> Options:
         """What is learned."""

@@ -521,7 +521,8 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
-    _learn_sums: Callable[[SummedRows, Progress], None]  # where rows may be summed
+    #: Learns and publishes; for estimators whose rows may come in portions.
+    _learn: Callable[[TrainingRows | SummedRows, Progress], None]
     #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
     #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
     #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
@@ -737,7 +738,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             self._forget()
         if sums is not None:
             progress = Progress(self, X, y, sample_weight)
-            self._learn_sums(sums, progress)
+            self._learn(sums, progress)
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
