@@ -317,14 +317,14 @@ class SubspaceKernelSVC(
         certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(alpha, design))
 
-        coef = design.scale(subspace.coef) * unit**0.5
+        coef, steepness = design.scale(subspace.coef) * unit**0.5, subspace.steepness
+        doubted = _doubted(subspace, duals, self.n_components)
         self._set_weights(rows, learned.weights, classes)
         self.alpha_, self.n_iter_ = alpha, learned.n_factorizations + joint.n_iter
         self.subspace_coef_, self.n_components_ = coef, int(coef.shape[1])
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
-        doubted = _doubted(subspace, duals, self.n_components)
-        self._note_rounding(subspace.steepness, subspace=doubted)
+        self._note_rounding(steepness, subspace=doubted)
         # A gap that remains after a complete local search is not a failure.
         is_complete = learned.converged and not is_stopped
         is_local = is_few or learned.is_local
