@@ -125,6 +125,23 @@ def test_fewer_components_than_machines(problem, uncorrelated):
             stopped.fit(problem.X, problem.y)
 
 
+@pytest.mark.one_seed
+@pytest.mark.parametrize("uncorrelated", [False, True])
+def test_the_only_weights_have_the_bound_of_the_subspace(problem, uncorrelated):
+    """It is closer than that of all dimensions, which holds for any weights."""
+    whole = SubspaceKernelSVC(
+        problem.views, alpha=0.5, uncorrelated=uncorrelated, norm=np.inf
+    )
+    whole.fit(problem.X, problem.y)
+    assert whole.certificate_.converged
+    few = clone(whole).set_params(n_components=1, max_iter=8)
+    few.fit(problem.X, problem.y)
+    certificate = few.certificate_
+    assert certificate.lower_bound > whole.certificate_.lower_bound * 1.01
+    assert certificate.lower_bound <= certificate.value
+    assert "fewer dimensions" in certificate.status and not certificate.converged
+
+
 @pytest.mark.parametrize("uncorrelated", [False, True])
 def test_alpha_by_itself(problem, uncorrelated):
     model = SubspaceKernelSVC(problem.views, uncorrelated=uncorrelated)

@@ -46,8 +46,6 @@ from kernelweave.solvers.local.subspace import (
 from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.solve import (
     Certificate,
-    LocalSolution,
-    Solution,
     error_of_value,
     reachable,
     solve,
@@ -66,6 +64,46 @@ JOINT_RULES = {
     "alpha": positive("loo", "auto"),
     "solver": one_of("auto", "newton", "closed_form", "cutting_plane"),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedWeights:
+    """Kernel weights for subspaces of any dimension, and what is known about them.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        The weights.
+    duals : ndarray of shape (n, m) or None
+        The dual variables of the closed form, if they are known.
+    are_only : bool
+        Whether no other weights are allowed.
+    lower_bound : float
+        No subspace has a smaller value at any allowed weights.
+    converged : bool
+        Whether the search for them is complete.
+    status : str
+        How it ended.
+    remarks : tuple of str
+        Notes for anyone who interprets the weights.
+    n_factorizations : int
+        What it took.
+    certificate : Certificate or None
+        The proof, if the problem is convex.
+    is_local : bool
+        Whether other weights, beyond the local minimum, may be better.
+    """
+
+    weights: np.ndarray
+    duals: np.ndarray | None = None
+    are_only: bool = False
+    lower_bound: float = -np.inf
+    converged: bool = True
+    status: str = ""
+    remarks: tuple[str, ...] = ()
+    n_factorizations: int = 0
+    certificate: Certificate | None = None
+    is_local: bool = False
 
 
 @dataclass(repr=False, eq=False)
@@ -249,48 +287,50 @@ class SubspaceKernelSVC(
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)
         signs = signs_of_codes(codes, len(classes))
-        settings = self.alpha, self.uncorrelated, self.scale
-        alpha, scale = alpha_and_unit(bank, codes, len(classes), design, *settings)
-        C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
-        convex = bool(self.uncorrelated)
-        kind = SubspaceMargin if convex else PlainSubspaceMargin
+        n_classes, n_machines = len(classes), signs.shape[1]
+        alpha, unit = alpha_and_unit(
+            bank, codes, n_classes, design, self.alpha, self.uncorrelated, self.scale
+        )
+        C, goals = float(self.C) * unit, reachable(self.tol, bank.like)
+
+        kind = SubspaceMargin if self.uncorrelated else PlainSubspaceMargin
         problem = kind(bank, signs, alpha, C, MACHINE_SHARE * goals["aim"], design)
-        found, duals, remarks = self._learn_weights(problem, goals, progress.iteration)
-        few = self.n_components is not None and self.n_components < signs.shape[1]
+        learned = self._learn_weights(problem, goals, progress.iteration)
+
+        is_few = self.n_components is not None and self.n_components < n_machines
+        is_closed_form = learned.certificate is not None and not is_few
         joint = solve_joint(
-            problem.at(found.weights),
+            problem.at(learned.weights),
             self.n_components,
-            duals=duals,
+            duals=learned.duals,
             tol=goals["aim"],
             max_iter=self.max_iter,
-            callback=None if convex and not few else progress.iteration,
+            callback=None if is_closed_form else progress.iteration,
         )
-        stopped = few and progress.stopped
-        if convex and not few:
-            certificate = Certificate.of(found, "")
-        else:
-            how = found, joint, stopped
-            certificate = self._certificate(*how, goals["tol"], remarks)
+        subspace, duals = joint.point.subspace, joint.point.duals
+        is_stopped = is_few and progress.stopped
+
+        certificate = learned.certificate
+        if certificate is None or is_few:
+            certificate = bounded(learned, joint, is_few, is_stopped, goals["tol"])
         # Eigenvalues t of G enter by t / (t + alpha), or t^2 / (t + alpha).
-        steepest = 1.0 / alpha if convex else 1.0
-        square = float(np.sum(joint.point.duals**2))
-        slope = 0.5 * steepest * square / abs(certificate.value)
-        certificate = certificate.widened(error_of_value(bank, found.weights, slope))
+        steepest = 1.0 / alpha if self.uncorrelated else 1.0
+        slope = 0.5 * steepest * float(np.sum(duals**2)) / abs(certificate.value)
+        certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(alpha, design))
-        subspace = joint.point.subspace
-        doubted = _doubted(subspace, joint.point.duals, self.n_components)
-        coef, steepness = design.scale(subspace.coef) * scale**0.5, subspace.steepness
-        self._set_weights(rows, found.weights, classes)
-        self.alpha_, self.n_iter_ = alpha, found.n_factorizations + joint.n_iter
+
+        coef, steepness = design.scale(subspace.coef) * unit**0.5, subspace.steepness
+        doubted = _doubted(subspace, duals, self.n_components)
+        self._set_weights(rows, learned.weights, classes)
+        self.alpha_, self.n_iter_ = alpha, learned.n_factorizations + joint.n_iter
         self.subspace_coef_, self.n_components_ = coef, int(coef.shape[1])
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
         self._note_rounding(steepness, subspace=doubted)
-        # If the problem is not convex, a gap that remains after a complete search is
-        # not a failure.
-        local = few or (not convex and self._has_weights(bank.n_kernels))
-        ended = found.converged and not stopped
-        self._set_certificate(certificate, warn=not (local and ended))
+        # A gap that remains after a complete local search is not a failure.
+        is_complete = learned.converged and not is_stopped
+        is_local = is_few or learned.is_local
+        self._set_certificate(certificate, warn=not (is_local and is_complete))
         progress.end()
         return self
 
@@ -304,78 +344,54 @@ class SubspaceKernelSVC(
                 "weights is a convex problem; use 'auto'"
             )
 
-    def _has_weights(self, n_kernels: int) -> bool:
-        """Whether there are weights to choose."""
-        return n_kernels > 1 and bool(np.isfinite(self.norm))
-
     def _learn_weights(
         self,
         problem: SubspaceMargin | PlainSubspaceMargin,
         goals: dict[str, Any],
         callback: Callback,
-    ) -> tuple[Any, np.ndarray | None, tuple[str, ...]]:
-        """The weights of Eq. 39, for a subspace of any dimension.
-
-        Besides the solution, the dual variables (n, m) of the closed form and remarks
-        on the weights are returned.
-        """
+    ) -> LearnedWeights:
+        """The weights of Eq. 39, for a subspace of any dimension."""
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
-        settings: Any = {"max_iter": self.max_iter, "callback": callback}
-        if isinstance(problem, SubspaceMargin):
-            settings |= goals
-            found = solve(problem, weight_set, method=self.solver, **settings)
-            return found, problem.split(found.coef)[0], found.remarks
         p = problem.bank.n_kernels
-        if not self._has_weights(p):
-            only = LocalSolution(  # no other weights are allowed
-                weights=np.full(p, 1.0 / p),
-                value=np.nan,
-                lower_bound=-np.inf,
-                stationarity=0.0,
-                converged=True,
-                status="",
-                n_iter=0,
+        are_only = weight_set.is_point(p)
+        if isinstance(problem, SubspaceMargin):
+            solution = solve(
+                problem,
+                weight_set,
+                method=self.solver,
+                max_iter=self.max_iter,
+                callback=callback,
+                **goals,
             )
-            return only, None, ()
-        local = solve_plain(problem, weight_set, tol=goals["aim"], **settings)
-        return local, local.coef, problem.remarks(local.weights)
-
-    def _certificate(
-        self,
-        found: Solution | LocalSolution,
-        joint: JointSolution,
-        stopped: bool,
-        tol: float,
-        remarks: tuple[str, ...],
-    ) -> Certificate:
-        """The certificate of weights and subspace together.
-
-        A callback may have ``stopped`` the search for the subspace.
-        """
-        lower, has_weights = found.lower_bound, self._has_weights(len(found.weights))
-        if not has_weights:
-            lower = max(lower, joint.lower_bound)  # these weights are the only ones
-        gap = relative_gap(joint.point.upper, lower)
-        why = f"{found.status}; the problem is not convex in the weights, and"
-        if self.uncorrelated or not has_weights:
-            why = "the best of a local search: with fewer dimensions than machines"
-        apart = f"the relative gap of the bounds is {gap:.1e}"
-        status = f"{why} no optimum is certified; {apart}"
-        if self.uncorrelated and not found.converged:
-            status += f"; the search for the weights {found.status}"
-        elif found.converged and stopped:
-            status += f"; the search for the subspace {joint.status}"
-        if gap <= tol:
-            status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-        return Certificate(
-            value=joint.point.upper,
-            lower_bound=lower,
-            gap=gap,
-            status=status,
-            converged=gap <= tol,
-            problem="",
-            remarks=remarks,
-            tol=tol,
+            return LearnedWeights(
+                weights=solution.weights,
+                duals=problem.split(solution.coef)[0],
+                are_only=are_only,
+                lower_bound=solution.lower_bound,
+                converged=solution.converged,
+                status=solution.status,
+                remarks=solution.remarks,
+                n_factorizations=solution.n_factorizations,
+                certificate=Certificate.of(solution, ""),
+            )
+        if are_only:
+            return LearnedWeights(weights=weight_set.start(p), are_only=True)
+        local = solve_plain(
+            problem,
+            weight_set,
+            tol=goals["aim"],
+            max_iter=self.max_iter,
+            callback=callback,
+        )
+        return LearnedWeights(
+            weights=local.weights,
+            duals=local.coef,
+            lower_bound=local.lower_bound,
+            converged=local.converged,
+            status=local.status,
+            remarks=problem.remarks(local.weights),
+            n_factorizations=local.n_factorizations,
+            is_local=True,
         )
 
     def _problem(self, alpha: float, design: RowDesign) -> str:
@@ -408,6 +424,55 @@ class SubspaceKernelSVC(
             Features.
         """
         return self._projected(X, "transform", "subspace_coef_")
+
+
+def bounded(
+    learned: LearnedWeights,
+    joint: JointSolution,
+    is_few: bool,
+    is_stopped: bool,
+    tol: float,
+) -> Certificate:
+    """The certificate of weights and subspace together, one of which is a local search.
+
+    Parameters
+    ----------
+    learned, joint : LearnedWeights, JointSolution
+        What was found for the weights, and then for the subspace.
+    is_few : bool
+        Whether the subspace has fewer dimensions than there are machines.
+    is_stopped : bool
+        Whether a callback has stopped the search for it.
+    tol : float
+        The gap to reach.
+    """
+    lower = learned.lower_bound
+    if learned.are_only:
+        lower = max(lower, joint.lower_bound)
+    gap = relative_gap(joint.value, lower)
+    if learned.is_local:
+        status = f"{learned.status}; the problem is not convex in the weights, and "
+    elif is_few:
+        status = "the best of a local search: with fewer dimensions than machines "
+    else:
+        status = f"{joint.status}; "
+    status += f"no optimum is certified; the relative gap of the bounds is {gap:.1e}"
+    if not learned.converged and not learned.is_local:
+        status += f"; the search for the weights {learned.status}"
+    elif learned.converged and is_stopped:
+        status += f"; the search for the subspace {joint.status}"
+    if gap <= tol:
+        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+    return Certificate(
+        value=joint.value,
+        lower_bound=lower,
+        gap=gap,
+        status=status,
+        converged=gap <= tol,
+        problem="",
+        remarks=learned.remarks,
+        tol=tol,
+    )
 
 
 def alpha_and_unit(
@@ -445,7 +510,9 @@ def alpha_and_unit(
     return float(alpha), design.total / trace
 
 
-def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:
+def _doubted(
+    subspace: Subspace, duals: np.ndarray, n_components: int | None
+) -> Subspace:
     """The subspace with what rounding may have changed about its features.
 
     Directions are those of the dual variables A (n, m), and sorted by eigenvalues that
@@ -454,10 +521,10 @@ def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Su
     """
     sizes = np.linalg.svd(duals, compute_uv=False)
     small = (sizes < ALWAYS_KEPT**0.5 * sizes[0]) & (sizes > LEAST_SINGULAR * sizes[0])
-    kept = len(found.dependence)
+    kept = len(subspace.dependence)
     most = min(duals.shape[1], n_components or duals.shape[1])
     n_lost = min(int(np.sum(small)), most - kept)
-    values = found.dependence / np.max(found.dependence)
-    turned = turn_of_axes(0.5 * eps(found.coef), values)
-    n_doubtful = max(found.n_doubtful, n_lost)
-    return replace(found, n_doubtful=n_doubtful, turned=turned)
+    values = subspace.dependence / np.max(subspace.dependence)
+    turned = turn_of_axes(0.5 * eps(subspace.coef), values)
+    n_doubtful = max(subspace.n_doubtful, n_lost)
+    return replace(subspace, n_doubtful=n_doubtful, turned=turned)

@@ -22,7 +22,7 @@ from kernelweave.solvers.solve import LocalSolution
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
 LONGEST, KEEPS = 256.0, 1e-2
 #: What the stationarity of weights is, in words.
-GROWTH = "a step changes no weight by more than {size:.1e}"
+CHANGE_BY_STEP = "a step changes no weight by more than {size:.1e}"
 #: Added to the diagonal of the moments, relative to its mean: equal experts then share
 #: the weight.
 SHARING = 1e-10
@@ -77,7 +77,7 @@ def truncated_em(
         problem is not concave, so there is no bound on the optimum.
     """
     problem = _Truncated(log_density, observed, prior, row_weights)
-    loop = LocalLoop[np.ndarray](tol, max_iter, callback, GROWTH)
+    loop = LocalLoop[np.ndarray](tol, max_iter, callback, CHANGE_BY_STEP)
     last = loop.run(problem.steps(observed.shape[1]))
     return LocalSolution(
         weights=last.point,
