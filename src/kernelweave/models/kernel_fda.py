@@ -233,8 +233,9 @@ class KernelFDA(KernelDiscriminant):
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         kernel_map, weights = rows.kernel_map, None
         if self.kernel_weights is not None:
-            names = kernel_map.names, kernel_map.view_names
-            weights = read_kernel_weights(self.kernel_weights, *names)
+            weights = read_kernel_weights(
+                self.kernel_weights, kernel_map.names, kernel_map.view_names
+            )
         progress = Progress(self, X, y, sample_weight)
         announce_duration(self, rows, labels, design, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)

@@ -448,8 +448,8 @@ def learn_rows(
         design: RowDesign,
         weights: np.ndarray | None,
     ) -> Fitted:
-        own = replace(options_of_folds, kernel_weights=weights)
-        return fit(own, bank, targets, design)
+        fold_options = replace(options_of_folds, kernel_weights=weights)
+        return fit(fold_options, bank, targets, design)
 
     def learn(splits: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Any]:
         folds = learn_folds(

@@ -847,9 +847,9 @@ def learn_folds(
     for i, (train, test) in enumerate(splits, start=1):
         part = design.restrict(train)
         fold = bank.fold(train, test, design.weights, space)
-        own = None if weights is None else weights[fold.active]
-        if fold.active and (own is None or np.any(own)):
-            fitted = fit(fold.bank, targets[train], part, own)
+        fold_weights = None if weights is None else weights[fold.active]
+        if fold.active and (fold_weights is None or np.any(fold_weights)):
+            fitted = fit(fold.bank, targets[train], part, fold_weights)
             projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
             yield Fold(train, test, fitted, projected)
         end_fold(report, i, len(splits))
