@@ -62,6 +62,10 @@ def test_discriminants(p, norm):
     best = model.fit(K, y).certificate_
     for solver in LEARNED:
         check(model.set_params(solver=solver), K, y, best)
+    for solver in CONES:
+        message = f"'solver' parameter .* 'working_set'; got {solver!r}"
+        with pytest.raises(ValueError, match=message):
+            model.set_params(solver=solver).fit(None, None)
 
 
 @in_turn(

@@ -931,18 +931,20 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
 LARGEST_SUM = 1e30
 
 
-def read_kernel_weights(given: Any, names: list[str], views: list[str]) -> np.ndarray:
+def read_kernel_weights(
+    kernel_weights: Any, names: list[str], views: list[str]
+) -> np.ndarray:
     """Weights (p,) of kernels with these names, of these views (p,).
 
     They are given by place, or by the name of a view or kernel; the weight of a view is
     divided equally among its kernels.
     """
-    if isinstance(given, dict):
-        weights = _weights_by_name(given, names, views)
+    if isinstance(kernel_weights, dict):
+        weights = _weights_by_name(kernel_weights, names, views)
     else:
         needed = f"one number per kernel, in the order of {some(map(repr, names))}"
-        if hasattr(given, "iloc"):  # a pandas object
-            index = given.index.tolist()
+        if hasattr(kernel_weights, "iloc"):  # a pandas object
+            index = kernel_weights.index.tolist()
             if index not in (names, list(range(len(names)))):
                 raise ValueError(
                     f"kernel_weights must hold {needed}; got the index "
@@ -950,13 +952,17 @@ def read_kernel_weights(given: Any, names: list[str], views: list[str]) -> np.nd
                     "kernel_weights.to_dict() for weights by name"
                 )
         try:
-            values = np.asarray(to_numpy(given) if is_array(given) else given)
+            values = np.asarray(
+                to_numpy(kernel_weights) if is_array(kernel_weights) else kernel_weights
+            )
         except ValueError as error:  # lists of different lengths
             raise ValueError(
-                f"kernel_weights must hold {needed}; got {given!r:.60}"
+                f"kernel_weights must hold {needed}; got {kernel_weights!r:.60}"
             ) from error
         if values.dtype.kind not in "iuf":
-            raise ValueError(f"kernel_weights must hold {needed}; got {given!r:.60}")
+            raise ValueError(
+                f"kernel_weights must hold {needed}; got {kernel_weights!r:.60}"
+            )
         weights = values.astype(np.float64)
         if weights.shape != (len(names),):
             raise ValueError(
@@ -968,7 +974,7 @@ def read_kernel_weights(given: Any, names: list[str], views: list[str]) -> np.nd
     if not np.any(weights):
         raise NothingVariesError(
             "kernel_weights are all zero, so there is no kernel to learn from; got "
-            f"{given!r:.60}. Give at least one kernel a weight > 0"
+            f"{kernel_weights!r:.60}. Give at least one kernel a weight > 0"
         )
     total = float(np.sum(weights))
     if not 1.0 / LARGEST_SUM <= total <= LARGEST_SUM:
@@ -982,47 +988,49 @@ def read_kernel_weights(given: Any, names: list[str], views: list[str]) -> np.nd
 
 
 def _weights_by_name(
-    given: dict[Any, Any], names: list[str], views: list[str]
+    kernel_weights: dict[Any, Any], names: list[str], views: list[str]
 ) -> np.ndarray:
-    weights, of_views = np.zeros(len(names)), set(views)
-    taken: dict[int, Any] = {}  # the entry that each kernel has its weight from
-    for key, value in given.items():
-        known = views if key in of_views else names
-        places = [i for i, name in enumerate(known) if name == key]
+    weights, view_names = np.zeros(len(names)), set(views)
+    entries: dict[int, Any] = {}  # the entry that each kernel has its weight from
+    for key, value in kernel_weights.items():
+        is_view = key in view_names
+        labels = views if is_view else names
+        places = [i for i, label in enumerate(labels) if label == key]
         if not places:
-            hint = did_you_mean(str(key), [*of_views, *names])
+            hint = did_you_mean(str(key), [*view_names, *names])
             raise ValueError(
                 f"kernel_weights: {key!r} is neither a view nor a kernel.{hint} The "
                 f"views are {some(map(repr, dict.fromkeys(views)))}, the kernels "
                 f"{some(map(repr, names))}"
             )
-        if known is names and len(places) > 1:
+        if not is_view and len(places) > 1:
             raise ValueError(
                 f"kernel_weights: {len(places)} kernels have the name {key!r}, so it "
                 "does not say which of them is meant; pass an array with one number "
                 "per kernel"
             )
-        twice = next((taken[i] for i in places if i in taken), None)
-        if twice is not None:
+        other = next((entries[i] for i in places if i in entries), None)
+        if other is not None:
             raise ValueError(
-                f"kernel_weights: {key!r} and {twice!r} both give the weight of the "
+                f"kernel_weights: {key!r} and {other!r} both give the weight of the "
                 f"kernel {names[places[0]]!r}; leave out one of them"
             )
-        kind = "view" if known is views else "kernel"
+        kind = "view" if is_view else "kernel"
         weights[places] = _check_weight(f"{kind} {key!r}", value) / len(places)
-        taken |= dict.fromkeys(places, key)
+        entries |= dict.fromkeys(places, key)
     return weights
 
 
 def _check_weight(whose: str, weight: Any) -> float:
     """A weight of a kernel or view as a float; refuse what cannot be one."""
     is_number = isinstance(weight, Real) and not isinstance(weight, bool | np.bool_)
-    if not (is_number and np.isfinite(weight) and weight >= 0):
+    value = float(weight) if is_number else np.nan
+    if not 0.0 <= value < np.inf:
         raise ValueError(
             f"kernel_weights must be finite numbers >= 0; the {whose} has {weight!r}. "
             "Leave a kernel out with the weight 0"
         )
-    return float(weight)
+    return value
 
 
 def _refuse_other_order(values: Any, classes: np.ndarray, name: str) -> None:
