@@ -24,12 +24,12 @@ from kernelweave.models.shared.inputs import (
     read_weighted_rows,
 )
 from kernelweave.models.shared.learner import (
-    AlphaStart,
     Choice,
     Fitted,
     KernelRows,
     LearnerOptions,
     RowJudge,
+    alpha_start,
 )
 from kernelweave.models.shared.scoring import Measure
 
@@ -219,7 +219,7 @@ class KernelFDA(KernelDiscriminant):
         check_parameters(self, alpha=positive("loo"))
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         progress = Progress(self, X, y, sample_weight)
-        announce_duration(self, rows, labels, design, progress, norm=np.inf)
+        announce_duration(self, rows, labels, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)
         kernels = KernelRows(bank, labels, rows, None, rows.levelled(design))
         options = LearnerOptions.of(self, progress)
@@ -239,7 +239,9 @@ class KernelFDA(KernelDiscriminant):
         task = class_task(*rows, priors=priors, measure=measure)
         p = task.bank.n_kernels
         weights = np.full(p, 1.0 / p)
-        alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
+        # 1 is the mean eigenvalue of such a kernel
+        mean, alpha = Choice(weights, 1.0, 1, norm=np.inf), None
         if options.alpha != "loo":
             alpha, task = float(options.alpha), replace(task, score=None)
-        return discriminate(task, RowJudge(task)(Choice(weights, 1.0, 1), alpha, start))
+        choice = RowJudge(task)(mean, alpha, alpha_start(options, mean, {}))
+        return discriminate(task, replace(choice, candidates={np.inf: choice}))
