@@ -480,6 +480,19 @@ def _inverse_columns(
         yield own, solve_triangular(part, identity, block=block)
 
 
+def inverse_factored(factor: Array) -> Array:
+    """``(L L')^-1`` (n, n) for the lower factor, whose memory is reused."""
+    if not is_numpy(factor):
+        half = lower_inverse(factor)
+        return half.T @ half
+    upper = _inverted("potri", factor, overwrite=True).T  # below it, nothing yet
+    for rows in _spans(len(upper), CACHED_ROWS):
+        corner = np.triu(upper[rows, rows])
+        upper[rows, rows] = corner + np.triu(corner, 1).T
+        upper[rows.stop :, rows] = upper[rows, rows.stop :].T
+    return upper
+
+
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
     """Diagonals (n,) of ``M^-1`` and of ``M^-2``, for the lower factor of M.
 

@@ -138,7 +138,7 @@ def test_estimators_know_their_size(kind, rng, sizes, no_measurement):
     expected = FitSize(60, 3, 6, n_targets, True, 3 * weighted, 1 + 3 * weighted)
     assert sizes[0] == replace(expected, n_folds=5)
     judged = 4 * weighted
-    assert sizes[1] == replace(expected, n_judged=judged, by_paths=True)
+    assert sizes[1] == replace(expected, n_judged=judged)
     kind(VIEWS, cv=None, features="on_the_fly", alpha=0.1).fit(X, y)
     assert not sizes[2].stored
 

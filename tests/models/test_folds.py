@@ -32,6 +32,8 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
 )
+from kernelweave.fits import alpha as alpha_paths
+from kernelweave.fits.alpha import AlphaSearch
 from kernelweave.fits.calibration import calibrate
 from kernelweave.fits.design import RowDesign
 from kernelweave.kernels import RBF, Linear
@@ -134,6 +136,27 @@ def test_a_kernel_that_is_constant_without_a_fold_has_no_part_in_it(data, norm):
         spread[test] = (y[test] - y[train].mean()) ** 2
     expected = 1 - np.sum(wrong) / np.sum(spread)
     assert model.cv_score_ == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(400) // 10])
+def test_folds_of_equal_weights_search_next_to_the_alpha_of_all_rows(
+    groups, rng, monkeypatch
+):
+    """Each began at the mean eigenvalue, and groups took eigendecompositions."""
+    searched, at = [], AlphaSearch.at
+
+    def recorded(search, alpha):
+        searched.append(search.design.n_rows)
+        return at(search, alpha)
+
+    monkeypatch.setattr(AlphaSearch, "at", recorded)
+    monkeypatch.setattr(alpha_paths, "eigh", None)
+    X = rng.normal(size=(400, 6))
+    y = X[:, 0] + X[:, 4] + rng.normal(size=400) > 0
+    model = KernelFDA(VIEWS).fit(X, y, groups=groups)
+    assert 3 <= searched.count(400) <= 8
+    assert len(searched) - searched.count(400) <= 8  # measured: 5 to 7
+    assert model.cv_score_ > 0.6
 
 
 def test_folds_that_search_from_the_alpha_of_all_rows(rng):

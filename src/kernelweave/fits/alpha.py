@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from kernelweave._array import (
     Array,
@@ -18,7 +19,7 @@ from kernelweave._array import (
     eigh,
     eps,
     from_numpy,
-    inverse_diagonal,
+    inverse_factored,
     inverse_squares,
     namespace,
     row_chunks,
@@ -375,35 +376,15 @@ class _OthersPath:
         return self.target[:, None, :] - _combined(self.response, self.rotated, shrink)
 
 
-#: Predicted relative decrease of the error that is not worth another inverse: anywhere,
-#: and for rows similar to others whose minimum is known.
-WORTHLESS, WORTHLESS_NEAR = 1e-4, 1e-3
-#: Slope at which no minimum can be so flat that nothing is left to gain.
-STEEP = 2e-3
-#: First step in log alpha, the longest one, and how much longer the next may be.
-FIRST_STEP, LONGEST_STEP, GROWTH = 2.0, 5.0, 2.5
-#: Slopes that fall by a factor below exp(this times the step) belong to an error that
-#: levels off, where they are proportional to alpha or its inverse, not to a minimum.
-FADING = 1.3
-#: A search ends once even this many times the predicted decrease would not beat its
-#: rival.
-HOPE = 4.0
-#: exp(-x) of a larger x is no longer a normal number.
-LARGEST_EXPONENT = 700.0
-#: The next point keeps this share of the bracket away from both of its ends: where the
-#: cubic is wrong, the bracket still shrinks.
-INNER_SHARE = 0.1
+#: Relative decrease of the error for which a search does not go on.
+LOO_TOLERANCE = 1e-4
+#: The longest first step in log alpha, and how many times as long as the last one the
+#: next may be, until the minimum lies between two points.
+EXPANSION = 3.0
+#: Difference in log alpha of two values that count as one.
+CLOSE_ALPHAS = 1e-3
+#: A search ends with this many inverses: rounding may hide the minimum.
 MOST_INVERSES = 16
-#: With this many rows or more, a sample of them is searched first.
-SAMPLED_FROM = 1500
-#: With this many rows or more, slopes are estimated, from this many random vectors,
-#: which saves a fifth of the time for each inverse.
-PROBED_FROM, N_PROBES = 3000, 128
-#: Curvature of the log error of four times as many rows, relative to that of a sample.
-FLATTER = 0.5
-#: Rise of a sample's log error that does not keep more rows from a larger alpha, and
-#: the curvature per slope below which it levels off towards smaller ones.
-PLATEAU, LEVELS_OFF = 5e-3, 1.5
 
 
 @dataclass(frozen=True)
@@ -428,28 +409,21 @@ class LooPoint:
     fit: KernelFit
 
 
-class LooDescent:
+class AlphaSearch:
     """The minimum of ``LOO(alpha)`` near a start, without an eigendecomposition.
 
-    With ``M = G + alpha I``, ``B = M^-1 H``, ``A = M^-1 - 11'/(n alpha)`` and
-    ``q = diag(A)``, residuals and their derivatives in alpha come from one inverse::
+    With ``M = G + alpha I``, ``B = M^-1 H`` and ``A = M^-1 - 11'/(n alpha)``, the
+    residuals of a row or group S left out, and their derivatives in alpha, come from
+    one inverse::
 
-        e = B / q,    dB = -M^-1 B,    dq_i = -(A^2)_ii,    de = dB / q - B dq / q^2
+        e_S = A_SS^-1 B_S,    dB = -A B,    de_S = A_SS^-1 (dB_S + (A^2)_SS e_S)
 
-    Errors are exact. With many rows, slopes take ``(A^2)_ii`` for the mean of
-    ``(A z)_i^2`` over vectors z of random signs, which saves a third of the work: the
-    sum over the rows has a relative error of about ``sqrt(2 / (n N_PROBES))``.
+    For a group ``(A^2)_SS e_S`` is ``A_S. (A_.S e_S)``, two products with few columns,
+    and for a single row ``(A^2)_ii`` is the square of a row of A. Weights of rows enter
+    as in :class:`RowDesign`.
 
     An inverse takes about a fifth of the time of an eigendecomposition on a CPU, far
-    less on a GPU, and a handful of them finds the minimum: steps in log alpha go to the
-    minimum of the cubic through values and slopes at both ends of a bracket, and before
-    there is one along the secant of the slopes. The minimum is the local one that lies
-    downhill from the start; if that leads to no regularisation at all, the one downhill
-    from the mean eigenvalue is compared with it. Of many rows a quarter is searched
-    first, at a 64th of the time for each inverse; its minimum is a better start unless
-    the gain is within its sampling error.
-
-    Rows may have weights (:class:`RowDesign`), but not groups.
+    less on a GPU, and a handful of them finds the minimum.
 
     Parameters
     ----------
@@ -458,47 +432,42 @@ class LooDescent:
     target : array of shape (n, k)
         Columns of (weighted) mean zero.
     design : RowDesign, optional
-        Weights of the rows.
-    n_probes : int, optional
-        Random vectors for slopes; by default ``N_PROBES`` with many rows, and for fewer
-        none, so slopes are exact.
+        Weights and groups of the rows.
+
+    Attributes
+    ----------
+    mean_eigenvalue : float
+        Mean eigenvalue of the kernel, the unit of alpha.
+    bounds : tuple of float
+        The smallest and the largest log alpha.
+    n_inverses : int
+        How many errors were computed.
     """
 
     def __init__(
-        self,
-        gram: Array,
-        target: Array,
-        design: RowDesign | None = None,
-        n_probes: int | None = None,
+        self, gram: Array, target: Array, design: RowDesign | None = None
     ) -> None:
         n = int(gram.shape[0])
         self.design = design or RowDesign(n)
         self.shift = self.design.shift  # of the null vector, as in :func:`fit_kernel`
-        assert self.design.groups is None
-        unit, largest = spectrum_bounds(gram, n)
-        self.mean_eigenvalue = unit
+        self.mean_eigenvalue, largest = spectrum_bounds(gram, n)
+        unit = self.mean_eigenvalue
         lowest = max(GRID[0] * unit, ROUNDING_UNITS * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
         self.design.add_null(gram, self.shift)
         self.gram = gram
         self.target = self.design.scale(as_float(target, gram.dtype))
         self.n_inverses = 0
-        self.probes: Array | None = None
-        if n_probes is None:
-            n_probes = N_PROBES if n >= PROBED_FROM else 0
-        if n_probes:
-            bits = np.random.default_rng(0).integers(0, 2, (n, n_probes), np.int8)
-            signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
-            self.probes = signs - u @ (u.T @ signs) / self.design.total
 
-    def missed(self, found: LooPoint) -> float:
-        """As :meth:`AlphaPath.missed`, at the point found."""
-        lowest = math.exp(self.bounds[0])
-        raised = lowest > AT_FLOOR * GRID[0] * self.mean_eigenvalue
-        if not raised or found.alpha >= AT_FLOOR * lowest:
+    def missed(self, lowest: LooPoint) -> float:
+        """As :meth:`AlphaPath.missed`, at the lowest point of a search."""
+        floor = math.exp(self.bounds[0])
+        raised = floor > AT_FLOOR * GRID[0] * self.mean_eigenvalue
+        if not raised or lowest.alpha >= AT_FLOOR * floor:
             return 0.0
         size = squared_norm(self.target) / self.design.total / self.target.shape[1]
-        return float(_change(np.float64(found.slope * found.error), found.error, size))
+        fall = np.float64(lowest.slope * lowest.error)
+        return float(_change(fall, lowest.error, size))
 
     def at(self, alpha: float) -> LooPoint:
         """Error, slope and fit at one alpha."""
@@ -506,163 +475,148 @@ class LooDescent:
         self.n_inverses += 1
         factor = factor_regularized(xp.asarray(self.gram, copy=True), alpha)
         coef = solve_factored(factor, self.target)
-        weights = design.root(coef)[:, 0] ** 2
-        null = weights / design.total
-        if self.probes is None:
-            moved = solve_factored(factor, coef)  # -dB / dalpha
+        moved = solve_factored(factor, coef)  # -dB / dalpha
+        level = alpha + self.shift  # of the null vector, which A does not have
+        if design.groups is None:
+            weights = design.root(coef) ** 2
+            null = weights / design.total
             diagonal, squares = inverse_squares(factor)
-            steep = squares - null / (alpha + self.shift) ** 2  # -dq / dalpha
+            precision = diagonal[:, None] - null / level  # A_ii
+            steep = squares[:, None] - null / level**2  # (A^2)_ii
+            residual = coef / precision
+            change = (residual * steep - moved) / precision
+            sums = precision * weights
         else:
-            both = solve_factored(factor, xp.concat([coef, self.probes], axis=1))
-            moved, probed = both[:, : coef.shape[1]], both[:, coef.shape[1] :]
-            diagonal, steep = inverse_diagonal(factor), xp.mean(probed**2, axis=1)
-        q = (diagonal - null / (alpha + self.shift))[:, None]
-        residual = coef / q
-        change = (residual * steep[:, None] - moved) / q
-        size = float(xp.sum(residual * residual))
+            inverse = inverse_factored(factor)
+            design.add_null(inverse, -1.0 / level)
+            residual, change, sums = _missed_by_groups(inverse, coef, moved, design)
+        size = squared_norm(residual)
         slope = 2.0 * alpha * float(xp.sum(residual * change)) / (size or 1.0)
-        precision = to_numpy(q * weights[:, None]).astype(np.float64)
-        fit = KernelFit(design.scale(coef), design.unscale(residual), precision)
+        fit = KernelFit(
+            design.scale(coef),
+            design.unscale(residual),
+            to_numpy(sums).astype(np.float64),
+        )
         return LooPoint(alpha, size / (design.total * coef.shape[1]), slope, fit)
 
     def minimum(
-        self,
-        start: float,
-        curvature: float = 0.0,
-        rival: float = math.inf,
-        local: bool = False,
+        self, start: float, curvature: float = 0.0, tolerance: float = LOO_TOLERANCE
     ) -> tuple[LooPoint, float]:
-        """The lowest point found, and the second derivative of log error there.
+        """The minimum downhill from a start, and the curvature of the log error there.
 
         Parameters
         ----------
         start : float
             Alpha to begin with.
         curvature : float, default=0.0
-            A guess at the second derivative; 0 if there is none.
-        rival : float, default=inf
-            The search ends early where no error below this is in sight.
-        local : bool, default=False
-            Whether the minimum downhill from the start is enough, wherever it is.
+            The second derivative of the log error in log alpha at the minimum of a
+            similar problem, if the start is that minimum; 0 if the start is a guess.
+        tolerance : float, default=1e-6
+            Relative decrease of the error for which the search does not go on.
         """
-        worthless = WORTHLESS_NEAR if local else WORTHLESS
-        known: LooPoint | None = None
-        if self.design.n_rows >= SAMPLED_FROM and not local and math.isinf(rival):
-            sample, local = self._sample(), True
-            found, flat = sample.minimum(start, curvature)
-            noise = 2.0 / sample.design.n_rows**0.5
-            if found.error * (1.0 + noise) < sample.at(start).error:
-                edge, start, curvature = start, found.alpha, FLATTER * flat
-                if 0 < flat <= LEVELS_OFF * found.slope <= LEVELS_OFF * PLATEAU:
-                    known = self._within(start)
-                if known is not None and known.slope < 0:
-                    # In the sample the slope is proportional to alpha: all alphas up
-                    # to this one are about as good, the largest more so for all rows.
-                    start = min(edge, start * PLATEAU / found.slope)
-                    curvature, known = FLATTER * PLATEAU, None
-        first, middle = known or self._within(start), self.mean_eigenvalue
-        best, curvature = self._descend(first, curvature, rival, worthless)
-        # Without regularisation errors level off, maybe above a minimum elsewhere.
-        levels_off = math.isinf(rival) and best.alpha <= start < middle
-        if levels_off and not local and best.error > 0:
-            there = self.at(middle)
-            wall = first if there.slope > 0 else None
-            other = self._descend(there, 0.0, best.error, wall=wall)
-            if other[0].error < best.error:
-                return other
-        return best, curvature
+        points = self._downhill(start, curvature, tolerance)
+        rising = all(point.slope >= 0 for point in points)
+        if curvature == 0.0 and rising and points[0].alpha < self.mean_eigenvalue:
+            # Without regularisation errors level off, maybe above a minimum elsewhere.
+            points += self._downhill(self.mean_eigenvalue, 0.0, tolerance)
+        lowest = min(points, key=lambda point: point.error)
+        return lowest, _bend(points, lowest, curvature)
 
-    def _within(self, alpha: float) -> LooPoint:
-        """The point at the nearest alpha that is allowed."""
+    def _downhill(
+        self, start: float, curvature: float, tolerance: float
+    ) -> list[LooPoint]:
+        """The points of a search for the minimum downhill from the start.
+
+        Steps in log alpha go downhill to where the slope would be zero if it were
+        linear, until it changes its sign; Brent's method finds the zero in between.
+        """
+        points: list[LooPoint] = []
+        slopes: dict[float, float] = {}  # by log alpha
+
+        def slope(log_alpha: float) -> float:
+            """The slope, or 0 if little is left to gain, or too many were computed."""
+            if log_alpha not in slopes and len(points) < MOST_INVERSES:
+                point = self.at(math.exp(log_alpha))
+                points.append(point)
+                # Left to gain are slope^2 / (2 bend) down to the minimum of a parabola,
+                # or about the slope down to where the error levels off.
+                bend = _bend(points, point, curvature)
+                flat = point.slope**2 <= 2.0 * bend * tolerance
+                flat = flat or abs(point.slope) <= tolerance or point.error == 0.0
+                slopes[log_alpha] = 0.0 if flat else point.slope
+            return slopes.get(log_alpha, 0.0)
+
         low, high = self.bounds
-        log_alpha = math.log(max(alpha, NEXT_TO_ZERO))
-        return self.at(math.exp(min(max(log_alpha, low), high)))
-
-    def _sample(self) -> LooDescent:
-        """The same search on a quarter of the rows, drawn with a fixed seed.
-
-        With u, the unit vector along the roots of the weights of these rows, centring
-        on them is ``(I - uu') G~_ss (I - uu')`` and ``(I - uu') H~_s``.
-        """
-        n = self.design.n_rows
-        rows = np.sort(np.random.default_rng(0).permutation(n)[: n // 4])
-        part = self.design.restrict(rows)
-        u = part.root(self.gram) / part.total**0.5
-        gram = take(take(self.gram, rows), rows, axis=1)
-        gram -= u @ (u.T @ gram)
-        gram -= (gram @ u) @ u.T
-        target = take(self.target, rows)
-        target = target - u @ (u.T @ target)
-        return LooDescent(gram, part.unscale(target), part)
-
-    def _descend(
-        self,
-        first: LooPoint,
-        curvature: float,
-        rival: float,
-        worthless: float = WORTHLESS,
-        wall: LooPoint | None = None,
-    ) -> tuple[LooPoint, float]:
-        """A minimum downhill from the first point.
-
-        Beyond the best point so far, downhill from it, there may be a ``wall``: a point
-        of larger error, or whose slope points back. Then a minimum lies between.
-        """
-        low, high = self.bounds
-        limit = self.n_inverses + MOST_INVERSES
-        best = last = first
-        step, fading = FIRST_STEP, False
-        while self.n_inverses < limit and best.error > 0:
-            here = math.log(best.alpha)
-            if wall is not None:
-                aim, gain = _hermite(best, wall)
-                if abs(best.slope) > STEEP:  # a wide bracket may deceive the cubic
-                    gain = max(gain, worthless)
-            elif curvature > 0:
-                aim = here - min(max(best.slope / curvature, -step), step)
-                gain = best.slope**2 / (2.0 * curvature)
-            else:
-                aim = here - math.copysign(step, best.slope)
-                gain = abs(best.slope) if fading else math.inf
-            aim = min(max(aim, low), high)
-            hoped = math.exp(-min(HOPE * gain, LARGEST_EXPONENT))
-            hopeless = best.error * hoped > rival
-            if gain < worthless or hopeless or aim == here:
+        here = min(max(math.log(max(start, NEXT_TO_ZERO)), low), high)
+        longest = EXPANSION
+        while slope(here) != 0.0:
+            error, bend = points[-1].error, _bend(points, points[-1], curvature)
+            step = min(abs(slope(here)) / bend, longest) if bend > 0 else longest
+            there = min(max(here - math.copysign(step, slope(here)), low), high)
+            if there == here:  # as far as alpha may go
                 break
-            before, last = last, self.at(math.exp(aim))
-            moved = math.log(last.alpha / before.alpha)
-            step = min(GROWTH * abs(moved), LONGEST_STEP)
-            ratio = before.slope / (last.slope or math.inf)
-            fading = 1.0 < ratio < math.exp(FADING * abs(moved))
-            curvature = 0.0 if fading else (last.slope - before.slope) / moved
-            if last.error >= best.error:
-                wall = last
-            else:
-                if last.slope * (last.alpha - best.alpha) > 0:  # the slope points back
-                    wall = best
-                best = last
-        # Slopes proportional to alpha are their own derivative: this saves a tenth of
-        # the inverses of searches that start from here.
-        if fading:
-            curvature = abs(last.slope)
-        return best, max(curvature, 0.0)
+            # A step over a hill, with no sign of the minimum before it, is halved.
+            while (
+                slope(here) * slope(there) >= 0.0
+                and points[-1].error > error
+                and len(points) < MOST_INVERSES
+            ):
+                there = 0.5 * (here + there)
+            if slope(here) * slope(there) < 0.0:
+                brentq(slope, here, there, xtol=CLOSE_ALPHAS)
+                break
+            here, longest = there, EXPANSION * abs(there - here)
+        return points
 
 
-def _hermite(best: LooPoint, wall: LooPoint) -> tuple[float, float]:
-    """Where the cubic through both ends of a bracket is smallest, and its gain there.
+def _bend(points: list[LooPoint], point: LooPoint, guess: float) -> float:
+    """The curvature at a point, by the slope at the next one, or a guess; >= 0."""
+    others = [other for other in points if other.alpha != point.alpha]
+    if not others:
+        return guess
+    apart = [math.log(other.alpha / point.alpha) for other in others]
+    nearest = int(np.argmin(np.abs(apart)))
+    return max((others[nearest].slope - point.slope) / apart[nearest], 0.0)
 
-    The log error falls from ``best`` towards ``wall``, and rises before or at it.
+
+def _missed_by_groups(
+    inverse: Array, coef: Array, moved: Array, design: RowDesign
+) -> tuple[Array, Array, np.ndarray]:
+    """``D e`` and its derivative (n, k), and the sums (g, 1) of A_SS, for groups S.
+
+    Parameters
+    ----------
+    inverse : array of shape (n, n)
+        A~.
+    coef : array of shape (n, k)
+        B~.
+    moved : array of shape (n, k)
+        ``A~ B~``, by which B~ falls as alpha grows.
+    design : RowDesign
+        Weights and groups of the rows.
     """
-    left, right = (best, wall) if best.alpha < wall.alpha else (wall, best)
-    a, b = math.log(left.alpha), math.log(right.alpha)
-    width = b - a
-    fa, fb = math.log(left.error), math.log(right.error)
-    ga, gb = left.slope, right.slope
-    d = ga + gb - 3.0 * (fb - fa) / width
-    root = math.sqrt(max(d * d - ga * gb, 0.0))
-    share = 1.0 - (gb + root - d) / ((gb - ga + 2.0 * root) or 1.0)
-    share = min(max(share, INNER_SHARE), 1.0 - INNER_SHARE)
-    s, c = share, 1.0 - share
-    value = (1 + 2 * s) * c * c * fa + s * s * (3 - 2 * s) * fb
-    value += width * s * c * (c * ga - s * gb)
-    return a + share * width, math.log(best.error) - value
+    xp, n, k = namespace(coef), coef.shape[0], coef.shape[1]
+    entries, root = xp.reshape(inverse, (-1,)), design.root(coef)
+    missed, sums = LeftOut([], []), np.empty((len(design.members), 1))
+    sizes = np.array([len(rows) for rows in design.members])
+    for size in np.unique(sizes):
+        groups = np.flatnonzero(sizes == size)
+        members = np.stack([design.members[g] for g in groups])  # (m, s)
+        for part in row_chunks(len(members), n * (int(size) + k)):
+            rows = members[part]
+            stack = (len(rows), int(size), -1)
+            block = take(entries, (rows[:, :, None] * n + rows[:, None, :]).reshape(-1))
+            block = xp.reshape(block, stack)
+            along = xp.reshape(take(inverse, rows.reshape(-1)), stack)  # A_S.
+            ends = xp.reshape(take(root, rows.reshape(-1)), stack)
+            total = xp.matrix_transpose(ends) @ block @ ends
+            sums[groups[part]] = to_numpy(total)[:, :, 0]
+            right = xp.reshape(take(coef, rows.reshape(-1)), stack)
+            residual = xp.linalg.solve(block, right)
+            squares = along @ (xp.matrix_transpose(along) @ residual)
+            squares = squares - xp.reshape(take(moved, rows.reshape(-1)), stack)
+            change = xp.linalg.solve(block, squares)
+            both = xp.concat([residual, change], axis=2)
+            missed.add(rows.reshape(-1), xp.reshape(both, (-1, 2 * k)))
+    both = missed.in_order()
+    return both[:, :k], both[:, k:], sums

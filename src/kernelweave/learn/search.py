@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from kernelweave._array import (
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.alpha import LooDescent, LooPath
+from kernelweave.fits.alpha import LOO_TOLERANCE, AlphaSearch, LooPath
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, fit_kernel
@@ -178,11 +178,11 @@ class Choice:
 
 
 class AlphaStart(NamedTuple):
-    """Where to start the search for the best alpha."""
+    """Where to start the search for the best alpha, as :meth:`AlphaSearch.minimum`."""
 
     alpha: float
-    curvature: float = 0.0  # a guess at that of the log error in log alpha
-    near: bool = False  # the minimum of similar rows is here
+    curvature: float = 0.0  # that at the minimum of a similar problem, if it is here
+    tolerance: float = LOO_TOLERANCE
 
 
 #: ``judge(choice, alpha, start)`` is the choice at this alpha, with the errors of rows
@@ -272,25 +272,22 @@ class RowJudge:
     with the smallest error or, if the task has one, the largest score.
 
     With many rows, one alpha for all columns and the squared error as measure, the best
-    alpha is found by :class:`LooDescent`. Each norm starts from the best alpha of those
-    before it, per unit of trace, and its search ends once it cannot win: together this
-    saves a sixth of the inverses.
+    alpha is found by :class:`AlphaSearch`.
     """
 
     def __init__(self, task: Task, many_rows: int = MANY_ROWS) -> None:
         self.task = task
         several = task.per_target and task.target.shape[1] > 1
-        plain = task.design.groups is None and task.measure is None and not several
-        self.descends = plain and task.target.shape[0] >= many_rows
-        self.best: tuple[float, float, float] | None = None  # error, level, curvature
+        many = task.target.shape[0] >= many_rows
+        self.searches = many and task.measure is None and not several
 
     def __call__(
         self, choice: Choice, alpha: float | None, start: AlphaStart
     ) -> Choice:
         """The choice with errors at a given alpha or, for None, at the best one."""
-        if alpha is None and self.descends:
+        if alpha is None and self.searches:
             with contextlib.suppress(FactorizationError):  # too small for the precision
-                return self._descend(choice, start)
+                return self._search(choice, start)
         task, missed = self.task, 0.0
         gram = task.bank.combine(choice.weights)
         best: float | np.ndarray
@@ -309,20 +306,23 @@ class RowJudge:
         choice = replace(choice, alpha=best, fit=fit, missed=missed)
         return replace(choice, errors=errors, score=score)
 
-    def _descend(self, choice: Choice, start: AlphaStart) -> Choice:
+    def _search(self, choice: Choice, start: AlphaStart) -> Choice:
+        """The choice at the minimum downhill from the start."""
         task = self.task
-        path = LooDescent(task.bank.combine(choice.weights), task.target, task.design)
-        size, rival = float(np.sum(choice.weights)), np.inf
-        if self.best is not None:
-            rival, level, curvature = self.best
-            if not start.near:
-                start = AlphaStart(level * size, curvature)
-        found, curvature = path.minimum(*start[:2], rival, local=start.near)
-        if found.error < rival:
-            self.best = found.error, found.alpha / size, curvature
-        errors = task.design.mean_squares(found.fit.loo_residual)
-        choice = replace(choice, alpha=found.alpha, fit=found.fit, errors=errors)
-        return replace(choice, curvature=curvature, missed=path.missed(found))
+        search = AlphaSearch(
+            task.bank.combine(choice.weights), task.target, task.design
+        )
+        lowest, curvature = search.minimum(
+            start.alpha, start.curvature, start.tolerance
+        )
+        return replace(
+            choice,
+            alpha=lowest.alpha,
+            fit=lowest.fit,
+            errors=task.design.mean_squares(lowest.fit.loo_residual),
+            curvature=curvature,
+            missed=search.missed(lowest),
+        )
 
 
 def learn_weights(
@@ -354,12 +354,14 @@ def choose_weights(task: Task, options: Options) -> Choice:
 
 def judge_weights(task: Task, options: Options, weights: np.ndarray) -> Choice:
     """Alpha for given weights (p,): a number, or the best one on the rows left out."""
-    choice = Choice(weights, 1.0, 1)
-    if options.alpha != "loo":
-        plain = replace(task, measure=None)  # there is nothing to choose
-        return RowJudge(plain)(choice, float(options.alpha), AlphaStart(1.0))
     # the mean eigenvalue of a sum of kernels of trace n
-    return RowJudge(task)(choice, None, AlphaStart(float(np.sum(weights))))
+    choice = Choice(weights, float(np.sum(weights)), 1, norm=np.inf)
+    if options.alpha == "loo":
+        choice = RowJudge(task)(choice, None, alpha_start(options, choice, {}))
+    else:
+        plain = replace(task, measure=None)  # there is nothing to choose
+        choice = RowJudge(plain)(choice, float(options.alpha), AlphaStart(1.0))
+    return replace(choice, candidates={np.inf: choice})
 
 
 def search_norms(
@@ -387,11 +389,7 @@ def search_norms(
         minima[norm] = last
         if judged_later:
             fixed_alpha = None if options.alpha == "loo" else float(choice.alpha)
-            start = AlphaStart(float(choice.alpha))
-            near = (options.near or {}).get(norm)
-            # Folds that start nearby save a third of the inverses.
-            if near is not None and np.ndim(near.alpha) == 0:
-                start = AlphaStart(float(near.alpha), near.curvature, near=True)
+            start = alpha_start(options, choice, compared)
             choice = judge(choice, fixed_alpha, start)
         compared[norm] = choice
         if options.stopped:
@@ -411,6 +409,30 @@ def search_norms(
             certificate = certificate.with_remarks([f"{STOPPED}; norms tried: {names}"])
         best = replace(best, certificate=certificate)
     return replace(best, candidates=dict(sorted(candidates.items())))
+
+
+def alpha_start(
+    options: Options, choice: Choice, tried: dict[float, Choice]
+) -> AlphaStart:
+    """Where to search for alpha at the weights of a norm.
+
+    That is the minimum for the same norm on other rows, which folds stay next to, or
+    for the best of the norms before it, per unit of trace; otherwise the learned alpha.
+    """
+    assert choice.norm is not None
+    for others, tolerance in (
+        (options.near, FOLD_ALPHA_TOLERANCE),
+        (options.sampled, LOO_TOLERANCE),
+    ):
+        similar = (others or {}).get(choice.norm)
+        if similar is not None and np.ndim(similar.alpha) == 0:
+            return AlphaStart(float(similar.alpha), similar.curvature, tolerance)
+    before = [one for one in tried.values() if np.ndim(one.alpha) == 0]
+    if before:
+        best = min(before, key=lambda one: cast(float, one.error))
+        level = float(best.alpha) / float(np.sum(best.weights))
+        return AlphaStart(level * float(np.sum(choice.weights)), best.curvature)
+    return AlphaStart(float(choice.alpha))
 
 
 def _certificate(
@@ -629,6 +651,8 @@ class Learned:
 
 #: Relative gap of the weights of a fold.
 FOLD_TOLERANCE = 1e-4
+#: Relative decrease of a fold's error for which its search for alpha does not go on.
+FOLD_ALPHA_TOLERANCE = 1e-3
 #: Share of the start of a fold's weights that is not from those of all rows.
 FOLD_SPREAD = 0.1
 

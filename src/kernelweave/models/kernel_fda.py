@@ -231,7 +231,7 @@ class KernelFDA(KernelDiscriminant):
                 self.kernel_weights, kernel_map.names, kernel_map.view_names
             )
         progress = Progress(self, X, y, sample_weight)
-        announce_duration(self, rows, labels, design, progress, norm=np.inf)
+        announce_duration(self, rows, labels, progress, norm=np.inf)
         bank = rows.kernels(progress.kernel)
         if weights is not None:
             weights = weights[kernel_map.active]

@@ -351,7 +351,7 @@ def read_training(
         try:
             given = X, y, sample_weight, groups
             rows, targets, design = read_weighted_rows(model, *given)
-            announce_duration(model, rows, targets, design, progress, model.norm)
+            announce_duration(model, rows, targets, progress, model.norm)
             bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, rows, bank)
             sample = Sample(bank, targets, rows.levelled(design))
@@ -367,7 +367,6 @@ def announce_duration(
     model: KernelModel,
     rows: RowMap,
     targets: np.ndarray,
-    design: RowDesign,
     progress: Progress,
     norm: float | str,
 ) -> None:
@@ -399,7 +398,7 @@ def announce_duration(
         stored=storage == "matrices",
         n_norms=n_norms,
         n_judged=n_judged,
-        by_paths=design.groups is not None or model.scoring is not None or several,
+        by_paths=model.scoring is not None or several,
         n_folds=n_folds,
     )
     advice = []

@@ -42,7 +42,8 @@ class FitSize:
     n_judged : int
         Norms, that of equal weights included, whose best alpha is sought.
     by_paths : bool
-        Whether alphas are sought by eigendecompositions, as with groups or a score.
+        Whether alphas are sought by eigendecompositions, as for a score or for one
+        alpha per output.
     n_folds : int
         Fits to some of the rows for ``cv_score_``.
     """
@@ -72,7 +73,7 @@ SLOW = Rates(5e9, 1e8)
 FIRST_STEPS, FURTHER_STEPS = 8.0, 3.5
 #: Inverses for the best alpha of a norm.
 INVERSES = 2.75
-#: Operations of such an inverse, and of a path over alphas with groups, both per n^3.
+#: Operations of such an inverse, and of a path over all alphas, both per n^3.
 INVERSE_FLOPS, PATH_FLOPS = 1.25, 17.0
 #: Searches in folds start from what was found on all rows.
 FOLD_SHARE = 0.65
