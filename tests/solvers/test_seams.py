@@ -191,7 +191,7 @@ def test_a_problem_without_any_method_is_refused_by_name(rng):
     )
     with pytest.raises(ValueError, match=words):
         solve(mixture, SignedSum(bank()))
-    with pytest.raises(ValueError, match="it needs a weight set whose weights are >= 0"):
+    with pytest.raises(ValueError, match="needs a weight set whose weights are >= 0"):
         solve(mixture, SignedSum(bank()), method="frank_wolfe")
 
 
