@@ -67,29 +67,27 @@ def frank_wolfe(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     state = criterion.evaluate(weights, hessian=exact)
     guess = _first_guess(weights, state.gradient)
     hessian = guess if state.hessian is None else state.hessian
-    is_guess = not exact
-    yield Iterate.at(weights, state)
     while True:
+        yield Iterate.at(weights, state)
         points = np.vstack([points, weights])
         target, points = _model_minimum(weights, state, hessian, points, weight_set)
         if has_others:
             target = target + INWARD * (start - target)
-        step = target - weights
-        decrease = -float(state.gradient @ step)
+        decrease = float(state.gradient @ (weights - target))
+        if not decrease > 0.0:  # rounding has spoilt the model: take a plain step
+            target = weight_set.maximizer(-state.gradient)
+            decrease = float(state.gradient @ (weights - target))
+            hessian = hessian if exact else _first_guess(weights, state.gradient)
         if not decrease > 0.0:
-            if exact or is_guess:
-                return
-            # rounding has spoilt the approximation of the Hessian: begin it again
-            hessian, is_guess = _first_guess(weights, state.gradient), True
-            continue
+            return
+        step = target - weights
         end, after = _lower(criterion, weights, state, step, decrease)
         if after.hessian is None:
             change = after.gradient - state.gradient
-            hessian, is_guess = _updated(hessian, end - weights, change), False
+            hessian = _updated(hessian, end - weights, change)
         else:
             hessian = after.hessian
         weights, state = end, after
-        yield Iterate.at(weights, state)
 
 
 def _model_minimum(
