@@ -59,7 +59,7 @@ from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
 from kernelweave.solvers.solve import Certificate
 from kernelweave.views.columns import View
-from kernelweave.weights import Uniform
+from kernelweave.weights import GroupBall, Uniform
 
 #: The module, whose name in the package is that of the function.
 solving: Any = importlib.import_module("kernelweave.solvers.solve")
@@ -214,9 +214,12 @@ def norm_set(rng: np.random.Generator) -> Any:
 
 
 def any_set(rng: np.random.Generator, m: int) -> Any:
-    """A norm set, or weights with a cap."""
-    if rng.random() < 0.2 and m > 1:
+    """A norm set, weights with a cap, or a ball of groups."""
+    kind = rng.random()
+    if kind < 0.2 and m > 1:
         return CappedSimplex(min(1.0, rng.uniform(1.0, 3.0) / m + 1e-12))
+    if 0.2 <= kind < 0.25:
+        return GroupBall(rng.integers(0, max(1, m // 3), m))
     return norm_set(rng)
 
 

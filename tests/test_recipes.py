@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import pathlib
 import runpy
+import sys
 
 import numpy as np
 import pytest
@@ -20,9 +22,19 @@ RECIPES = sorted((ROOT / "docs" / "_recipes").glob("*.py"))
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipe(recipe):
-    """Each recipe checks its own claims with assertions."""
+def test_recipe(recipe, monkeypatch):
+    """Each recipe checks its own claims with assertions, without optional packages."""
+    for extra in ("clarabel", "cvxpy"):
+        monkeypatch.setitem(sys.modules, extra, None)
     runpy.run_path(str(recipe), run_name="__main__")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_recipes_use_public_names_only(recipe):
+    for node in ast.walk(ast.parse(recipe.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and "kernelweave" in str(node.module):
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            assert not [name for name in names if name.startswith("_")]
 
 
 def test_contributing_names_every_recipe():

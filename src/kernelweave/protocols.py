@@ -406,12 +406,16 @@ class Polyhedron:
 class WeightSet(Protocol):
     """A compact convex set of m weights, described by its support function.
 
-    Classes that inherit from the protocol inherit the methods that have a body.
+    Classes that inherit from the protocol inherit the methods that have a body. With
+    :meth:`start`, :meth:`maximizer` and :meth:`violation` a set offers enough to be
+    solved with a certificate, by "frank_wolfe"; :meth:`scale` is needed by sets that
+    offer "norm", "polyhedron" or "sparse". All weights are >= 0 unless it offers
+    "cuts".
 
     Attributes
     ----------
     offers : frozenset of str
-        Properties that methods may rely on:
+        Properties that methods may rely on; none by default:
 
         ============ ===================================================================
         "norm"       the set is ``{ w >= 0 : sum_i w_i^q <= 1 }``, with ``norm`` = q, or
@@ -426,7 +430,7 @@ class WeightSet(Protocol):
         ============ ===================================================================
     """
 
-    offers: ClassVar[frozenset[str]]
+    offers: ClassVar[frozenset[str]] = frozenset()
 
     def __repr__(self) -> str:
         return type(self).__name__  # for messages, which name the set
@@ -731,7 +735,8 @@ class Method:
     max_iter : int
         Default limit on the number of iterations.
     needs, set_needs : set of str
-        What the criterion and the weight set must offer.
+        What the criterion and the weight set must offer. A method that does not need
+        "cuts" is not used for sets that offer them, whose weights may be negative.
     takes_start : bool
         Whether ``run(criterion, weight_set, start)`` begins at given weights.
     same_point : bool
@@ -752,4 +757,6 @@ class Method:
         needs = sorted(self.needs - criterion.offers)
         set_needs = sorted(self.set_needs - weight_set.offers)
         lacking = [f"{need!r} of the criterion" for need in needs]
+        if "cuts" in weight_set.offers - self.set_needs:
+            lacking.append("a weight set whose weights are >= 0, unlike one of 'cuts'")
         return lacking + [f"{need!r} of the weight set" for need in set_needs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ from kernelweave.inspection import (
     feature_importance,
     view_ablation,
 )
-from kernelweave.kernels import RBF, Pipe, Polynomial
+from kernelweave.kernels import RBF, Kernel, Pipe, Polynomial
 
 pytestmark = pytest.mark.one_seed
 
@@ -291,6 +292,62 @@ def test_resamples_are_reproducible_and_stratified():
         )
 
 
+class Sigmoid(Kernel):
+    """``k(x, z) = tanh(x'z / 5 - 1)``, which is indefinite, with its gradient."""
+
+    psd = False
+
+    def gram(self, X, Z=None):
+        Z = X if Z is None else Z
+        return np.tanh(X @ Z.T / 5.0 - 1.0)
+
+    def gradient(self, X, Z, coef):
+        slope = (1.0 - self.gram(X, Z) ** 2) / 5.0
+        return np.einsum("ij,jl,jc->ilc", slope, Z, coef)
+
+
+def with_sigmoid(model, psd):
+    """The model, fitted with a kernel of one's own on the first view."""
+    kernel = Pipe(StandardScaler(), Sigmoid())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the kernel is not positive semidefinite
+        model = clone(model).set_params(views=views(kernel), psd=psd)
+        return model.fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.mark.parametrize(
+    ("model", "psd"),
+    [(DISCRIMINANT, "clip"), (NYSTROEM, "trust")],
+    ids=["exact", "nystroem"],
+)
+def test_a_kernel_of_ones_own_that_states_its_gradient(model, psd):
+    """Also where its negative eigenvalues were clipped, which changes the function."""
+    model = with_sigmoid(model, psd)
+    if psd == "clip":
+        assert model.kernel_map_.centerings[0].projector is not None
+    found = column(feature_importance(model, "first", X=X[NEW]), "coefficient")
+    wanted = gradients(model, X[NEW], 0, range(4)).mean(axis=0).T.ravel()
+    assert_allclose(found, wanted, rtol=0, atol=RTOL * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    ("gradient", "words"),
+    [
+        (lambda X, Z, coef: Z.T @ coef, r"'Sigmoid\(\)' has the shape \(4, 3\) inst"),
+        (
+            lambda X, Z, coef: np.full((len(X), 4, 3), np.nan),
+            r"'Sigmoid\(\)' is NaN or infinite in column 0 of row 0; where",
+        ),
+    ],
+    ids=["shape", "NaN"],
+)
+def test_a_wrong_gradient_is_named(gradient, words, monkeypatch):
+    model = with_sigmoid(DISCRIMINANT, "clip")
+    monkeypatch.setattr(Sigmoid, "gradient", lambda self, *given: gradient(*given))
+    with pytest.raises(ValueError, match=words):
+        feature_importance(model, "first", X=X[NEW])
+
+
 def own_kernel(A, B):
     return A @ B.T
 
@@ -308,7 +365,8 @@ REFUSALS = {
 }
 WORDS = {
     "transformer": "QuantileTransformer is not linear.*permutation_importance",
-    "kernel": "no gradient is known for the kernel 'own_kernel'",
+    "kernel": r"no gradient is known for the kernel 'own_kernel': a subclass of .*"
+    r"gradient\(X, Z, coef\); use view_permutation_importance",
     "random features": "no gradient is known for the random",
 }
 

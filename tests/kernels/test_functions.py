@@ -124,6 +124,36 @@ def test_equal_to_scikit_learn(kernel, reference, rng, xp_backend):
 
 
 @pytest.mark.parametrize("kernel", [kernel for kernel, _ in REFERENCES], ids=by_class)
+def test_gradients_agree_with_differences(kernel, rng):
+    """Of sums over rows z_j, at rows x that share no coordinate with them."""
+    X, Z = rng.uniform(0.1, 1.0, size=(6, 4)), rng.uniform(0.1, 1.0, size=(9, 4))
+    coef, kernel = rng.normal(size=(9, 3)), kernel.resolve(Z)
+    found, step = kernel.gradient(X, Z, coef), 1e-6
+    assert found.shape == (6, 4, 3)
+    for j in range(4):
+        shift = step * (np.arange(4) == j)
+        up, down = kernel.gram(X + shift, Z), kernel.gram(X - shift, Z)
+        wanted = (up - down) @ coef / (2.0 * step)
+        np.testing.assert_allclose(found[:, j], wanted, rtol=1e-7, atol=1e-8)
+
+
+def test_every_kernel_with_a_name_states_its_gradient():
+    stated = {type(kernel) for kernel, _ in REFERENCES}
+    assert {type(make()) for make in KERNELS.values()} <= stated
+    with pytest.raises(NotImplementedError, match="'my_kernel': a subclass of"):
+        CallableKernel(my_kernel).gradient(rows(2), rows(3), rows(3, 1))
+
+
+def test_gradients_at_rows_of_zeros_and_at_kinks():
+    """The mean of the derivatives from both sides; zero where a direction has none."""
+    X, coef = np.array([[0.0, 0.0], [0.5, 1.0]]), np.ones((2, 1))
+    assert np.all(Cosine().gradient(X, X, coef)[0] == 0.0)
+    assert np.all(np.isfinite(Chi2().gradient(X, X, coef)))
+    kinks = Laplacian(gamma=1.0).gradient(X[1:], X[1:], coef[1:])
+    assert np.all(kinks == 0.0)
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel, _ in REFERENCES], ids=by_class)
 def test_memory_of_any_kind(kernel, rng):
     """Rows that cannot be written to, and sparse rows with indices of 64 bits."""
     X, Z = rng.uniform(size=(9, 5)), rng.uniform(size=(4, 5))

@@ -37,8 +37,13 @@ from kernelweave.protocols import (
     WeightSet,
 )
 from kernelweave.solvers.reference import printed_program
-from kernelweave.solvers.solve import METHODS, _note_gap, fitting_methods
-from kernelweave.weights import PolyhedralSet, Uniform
+from kernelweave.solvers.solve import (
+    GENERAL_METHODS,
+    METHODS,
+    _note_gap,
+    fitting_methods,
+)
+from kernelweave.weights import GroupBall, PolyhedralSet, Uniform
 
 N, P = 22, 5
 SIGNS = np.where(np.arange(N) % 2, 1.0, -1.0)[:, None]
@@ -180,19 +185,33 @@ def test_alignment_agrees_with_cvxpy(weight_set):
 
 def test_a_problem_without_any_method_is_refused_by_name(rng):
     mixture = MixtureLikelihood(rng.normal(size=(20, P)))
-    with pytest.raises(ValueError, match=r"minimises MixtureLikelihood over SignedSum"):
+    words = (
+        r"minimises MixtureLikelihood over SignedSum.*'spectral_cuts' needs 'averages' "
+        r"of the criterion.*kernelweave\.protocols say how to offer more"
+    )
+    with pytest.raises(ValueError, match=words):
         solve(mixture, SignedSum(bank()))
+    with pytest.raises(ValueError, match="needs a weight set whose weights are >= 0"):
+        solve(mixture, SignedSum(bank()), method="frank_wolfe")
 
 
 def test_every_method_fits_some_problem_of_its_name():
-    """... and "auto" is a method that fits, for every pair that has one."""
+    """... and only sets described by nothing else depend on the general methods."""
     kinds = [Fisher, WithinFisher, BlockFisher, Margin, Alignment, MixtureLikelihood]
-    sets = [Simplex, LpBall, Uniform, CappedSimplex, SignedSum]
+    sets = [Simplex, LpBall, Uniform, CappedSimplex, SignedSum, GroupBall]
     pairs = [(kind, some) for kind in kinds for some in sets]
-    for method in METHODS:
-        assert any(method in fitting_methods(*pair).values() for pair in pairs)
+    for methods in (METHODS, GENERAL_METHODS):
+        fitting = [fitting_methods(*pair, methods).values() for pair in pairs]
+        for method in methods:
+            assert any(method in names for names in fitting)
     none = [pair for pair in pairs if not fitting_methods(*pair)]
-    assert none == [(MixtureLikelihood, SignedSum)]
+    assert none == [
+        *((kind, GroupBall) for kind in kinds[:-1]),
+        (MixtureLikelihood, SignedSum),
+        (MixtureLikelihood, GroupBall),
+    ]
+    none = [pair for pair in pairs if not fitting_methods(*pair, GENERAL_METHODS)]
+    assert none == [(kind, SignedSum) for kind in kinds]
 
 
 def test_a_method_of_ones_own_and_its_count():
@@ -265,7 +284,9 @@ def problem_for(method):
     return criterion, Only(weight_set, method.set_needs, WeightSet)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: f"{m.name}, {m.run.__name__}")
+@pytest.mark.parametrize(
+    "method", METHODS + GENERAL_METHODS, ids=lambda m: f"{m.name}, {m.run.__name__}"
+)
 def test_methods_use_only_what_they_declare(method):
     criterion, weight_set = problem_for(method)
     if {"printed program", "printed dual"} & method.needs:

@@ -8,7 +8,6 @@ affine.
 from __future__ import annotations
 
 import warnings
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -17,19 +16,9 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave._array import Array, to_numpy
-from kernelweave.kernels.base import base_matrix
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.encoding import ColumnEncoder
-from kernelweave.kernels.functions import (
-    RBF,
-    Chi2,
-    Cosine,
-    Laplacian,
-    Linear,
-    Polynomial,
-    Standardizer,
-    apply_step,
-    unit_rows,
-)
+from kernelweave.kernels.functions import Standardizer, apply_step
 from kernelweave.views.raw_columns import Columns
 
 #: Deviation from an affine function, relative to the effect of one standard deviation
@@ -45,11 +34,10 @@ def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeE
     return TypeError(f"{why}; use {instead}, or {rows}")
 
 
-@singledispatch
 def expansion_gradient(
-    kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray
+    kernel: Kernel, U: np.ndarray, V: np.ndarray, A: np.ndarray
 ) -> np.ndarray:
-    """Gradient (m, e, q) of ``sum_j A_jc k(u, v_j)`` at the rows of U.
+    """Gradient (m, e, q) of ``sum_j A_jc k(u, v_j)`` at the rows of U, checked.
 
     Parameters
     ----------
@@ -62,84 +50,23 @@ def expansion_gradient(
     A : ndarray of shape (n, q)
         Their coefficients.
     """
-    known = ", ".join(
-        kind.__name__ for kind in (Linear, RBF, Polynomial, Laplacian, Chi2, Cosine)
-    )
-    raise no_gradient(
-        f"no gradient is known for the kernel {kernel.label!r}, only for {known}"
-    )
-
-
-@expansion_gradient.register
-def _linear(kernel: Linear, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """``V'A``, the same for all rows."""
-    return np.broadcast_to(V.T @ A, (len(U), V.shape[1], A.shape[1]))
-
-
-@expansion_gradient.register
-def _polynomial(
-    kernel: Polynomial, U: np.ndarray, V: np.ndarray, A: np.ndarray
-) -> np.ndarray:
-    """``sum_j a_j q gamma (gamma u'v_j + coef0)^(q - 1) v_j``."""
-    gamma, degree = float(kernel.gamma), int(kernel.degree)
-    inner = gamma * (U @ V.T) + float(kernel.coef0)
-    return _weighted_sums(degree * gamma * inner ** (degree - 1), V, A)
-
-
-@expansion_gradient.register
-def _rbf(kernel: RBF, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """``-2 gamma sum_j a_j k(u, v_j) (u - v_j)``."""
-    K = kernel.gram(U, V)
-    towards = _weighted_sums(K, V, A) - (K @ A)[:, None, :] * U[:, :, None]
-    return 2.0 * float(kernel.gamma) * towards
-
-
-@expansion_gradient.register
-def _laplacian(
-    kernel: Laplacian, U: np.ndarray, V: np.ndarray, A: np.ndarray
-) -> np.ndarray:
-    """``-gamma sum_j a_j k(u, v_j) sign(u - v_j)``, zero for the terms with a kink.
-
-    Where a coordinate of u equals that of v_j, as at every training row, the term has
-    two one-sided derivatives; zero is their mean.
-    """
-    return _by_column(kernel, U, V, A, lambda u, v: np.sign(u - v))
-
-
-@expansion_gradient.register
-def _chi2(kernel: Chi2, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """``-gamma sum_j a_j k(u, v_j) (u - v_j) (u + 3 v_j) / (u + v_j)^2``."""
-
-    def slope(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        total = u + v
-        return (u - v) * (u + 3.0 * v) / np.where(total == 0, 1.0, total) ** 2
-
-    return _by_column(kernel, U, V, A, slope)
-
-
-@expansion_gradient.register
-def _cosine(kernel: Cosine, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """``sum_j a_j (v_j/|v_j| - cos(u, v_j) u/|u|) / |u|``; zero where u is."""
-    units, norms = unit_rows(U), np.linalg.norm(U, axis=1)
-    slope = np.broadcast_to(unit_rows(V).T @ A, (len(U), V.shape[1], A.shape[1]))
-    along = (units @ unit_rows(V).T) @ A  # (m, q)
-    tangent = slope - along[:, None, :] * units[:, :, None]
-    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    return tangent * inverse[:, None, None]
-
-
-def _weighted_sums(K: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """``sum_j K_ij A_jc V_jl`` as (m, e, q), one output at a time."""
-    return np.stack([K @ (a[:, None] * V) for a in A.T], axis=2)
-
-
-def _by_column(
-    kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray, slope: Any
-) -> np.ndarray:
-    """``-gamma sum_j a_j k(u, v_j) slope(u_l, v_jl)``, one column l at a time."""
-    K = kernel.from_base(base_matrix(str(kernel.base), U, V))
-    columns = [(K * slope(U[:, None, j], V[None, :, j])) @ A for j in range(U.shape[1])]
-    return -float(kernel.gamma) * np.stack(columns, axis=1)
+    try:
+        gradient = np.asarray(kernel.gradient(U, V, A))
+    except NotImplementedError as error:
+        raise no_gradient(str(error)) from None
+    wanted = (*U.shape, A.shape[1])
+    if gradient.shape != wanted:
+        raise ValueError(
+            f"the gradient of the kernel {kernel.label!r} has the shape "
+            f"{gradient.shape} instead of {wanted}: rows, columns, and columns of coef"
+        )
+    if not np.all(np.isfinite(gradient)):
+        i, j, _ = np.argwhere(~np.isfinite(gradient))[0]
+        raise ValueError(
+            f"the gradient of the kernel {kernel.label!r} is NaN or infinite in column "
+            f"{j} of row {i}; where a kernel has no derivative, return that of one side"
+        )
+    return gradient
 
 
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:

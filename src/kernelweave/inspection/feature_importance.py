@@ -76,7 +76,8 @@ def feature_importance(
     (``StandardScaler``, ``PCA`` and the like): the gradient is then multiplied by its
     matrix. A :class:`~kernelweave.kernels.Laplacian` kernel has no gradient where a
     coordinate equals that of a training row; such terms count as zero, the mean of
-    their one-sided derivatives.
+    their one-sided derivatives. A kernel of your own is supported if its class defines
+    :meth:`~kernelweave.kernels.Kernel.gradient`.
 
     The gradient describes the fitted function, not the data: it says nothing about
     whether the function is right, and columns that are correlated share their effect
@@ -307,13 +308,14 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
         if view_of[i] != v:
             continue
         _, kernel = kernel_map.source.places[i]
-        centering, own = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
+        centering, coef = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
         if kernel_map.seen is not None:
-            own = own[kernel_map.observed[:, i]]
-        # Kernels with a known gradient are positive semidefinite, so never clipped.
-        each = centering.shares
-        shares = 1 / len(own) if each is None else to_numpy(each)[:, None]
-        coef = centering.scale * (own - shares * own.sum(axis=0))
+            coef = coef[kernel_map.observed[:, i]]
+        if centering.projector is not None:  # the kernel was clipped
+            coef = to_numpy(centering.projector).astype(np.float64) @ coef
+        means = centering.shares
+        shares = 1 / len(coef) if means is None else to_numpy(means)[:, None]
+        coef = centering.scale * (coef - shares * coef.sum(axis=0))
         rows = transformed(kernel.steps, kernel_map.source.blocks[v])
         yield _Expansion(kernel.steps, kernel.core, rows, coef)
 

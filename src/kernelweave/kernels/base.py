@@ -84,7 +84,8 @@ class Kernel(BaseEstimator):
 
     Subclasses store their parameters in ``__init__``, fix those that depend on data in
     :meth:`resolve`, and define either ``base`` and :meth:`from_base`, or :meth:`gram`.
-    Only resolved kernels can be evaluated; calling a kernel resolves it first.
+    Only resolved kernels can be evaluated; calling a kernel resolves it first. Those
+    that define :meth:`gradient` can be explained column by column.
 
     Attributes
     ----------
@@ -182,6 +183,36 @@ class Kernel(BaseEstimator):
         grams = [self.gram(X[part, :]) for part in parts]
         xp = namespace(*grams)
         return xp.concat([xp.linalg.diagonal(gram) for gram in grams])
+
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """Gradients of ``f_c(x) = sum_j coef_jc k(x, z_j)`` for a resolved kernel.
+
+        A kernel need not define this. Without it,
+        :func:`~kernelweave.inspection.feature_importance` refuses the kernel by name.
+
+        Parameters
+        ----------
+        X : ndarray of shape (m, d)
+            Rows at which the gradients are taken, in float64, as are Z and coef.
+        Z : ndarray of shape (n, d)
+            The rows z_j.
+        coef : ndarray of shape (n, q)
+            Coefficients of q functions.
+
+        Returns
+        -------
+        ndarray of shape (m, d, q)
+            ``sum_j coef_jc dk(x_i, z_j) / dx_il`` at ``[i, l, c]``.
+
+        Raises
+        ------
+        NotImplementedError
+            If the kernel states no gradient.
+        """
+        raise NotImplementedError(
+            f"no gradient is known for the kernel {self.label!r}: a subclass of "
+            "kernelweave.kernels.Kernel states its own in gradient(X, Z, coef)"
+        )
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix between the rows of X and those of Z.

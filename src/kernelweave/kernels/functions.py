@@ -61,6 +61,10 @@ class Linear(Kernel):
         """The base matrix itself: no copy is made."""
         return base
 
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``Z'coef``, the same for all rows."""
+        return np.broadcast_to(Z.T @ coef, (len(X), Z.shape[1], coef.shape[1]))
+
 
 class Polynomial(Kernel):
     """``k(x, z) = (gamma x'z + coef0)^degree``.
@@ -116,6 +120,12 @@ class Polynomial(Kernel):
             K = K * factor
         return K
 
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``sum_j a_j q gamma (gamma x'z_j + coef0)^(q - 1) z_j`` of degree q."""
+        gamma, degree = float(self.gamma), int(self.degree)
+        inner = gamma * (X @ Z.T) + float(self.coef0)
+        return _weighted_sums(degree * gamma * inner ** (degree - 1), Z, coef)
+
 
 class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
@@ -139,6 +149,24 @@ class _Exponential(Kernel):
     def from_base(self, base: Array) -> Array:
         """Gram matrix (n, m) from the distances (n, m)."""
         return exp_(base * -float(self.gamma))
+
+    def _gradient_by_column(
+        self,
+        X: np.ndarray,
+        Z: np.ndarray,
+        coef: np.ndarray,
+        slope: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """``-gamma sum_j a_j k(x, z_j) slope(x_l, z_jl)``, one column l at a time.
+
+        ``slope`` is the derivative of the distance in one column: (m, 1) and (1, n)
+        entries to (m, n).
+        """
+        K = self.gram(X, Z)
+        columns = [
+            (K * slope(X[:, None, j], Z[None, :, j])) @ coef for j in range(X.shape[1])
+        ]
+        return -float(self.gamma) * np.stack(columns, axis=1)
 
 
 class RBF(_Exponential):
@@ -168,6 +196,12 @@ class RBF(_Exponential):
         gamma = float(kernel.get_params()["gamma"]) * float(self.factor)
         return kernel.set_params(gamma=gamma, factor=1.0)
 
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``-2 gamma sum_j a_j k(x, z_j) (x - z_j)``."""
+        K = self.gram(X, Z)
+        towards = _weighted_sums(K, Z, coef) - (K @ coef)[:, None, :] * X[:, :, None]
+        return 2.0 * float(self.gamma) * towards
+
 
 class Laplacian(_Exponential):
     """``k(x, z) = exp(-gamma |x - z|_1)``.
@@ -185,6 +219,14 @@ class Laplacian(_Exponential):
     def __init__(self, gamma: float | str = "median") -> None:
         self.gamma = gamma
 
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``-gamma sum_j a_j k(x, z_j) sign(x - z_j)``, zero for terms with a kink.
+
+        Where a coordinate of x equals that of z_j, as at every training row, the term
+        has two one-sided derivatives; zero is their mean.
+        """
+        return self._gradient_by_column(X, Z, coef, lambda x, z: np.sign(x - z))
+
 
 class Chi2(_Exponential):
     """``k(x, z) = exp(-gamma sum_j (x_j - z_j)^2 / (x_j + z_j))`` for x, z >= 0.
@@ -201,6 +243,15 @@ class Chi2(_Exponential):
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma
 
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``-gamma sum_j a_j k(x, z_j) (x - z_j) (x + 3 z_j) / (x + z_j)^2``."""
+
+        def slope(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+            total = x + z
+            return (x - z) * (x + 3.0 * z) / np.where(total == 0, 1.0, total) ** 2
+
+        return self._gradient_by_column(X, Z, coef, slope)
+
 
 class Cosine(Kernel):
     """``k(x, z) = x'z / (|x| |z|)``; 0 where x or z is 0."""
@@ -208,6 +259,22 @@ class Cosine(Kernel):
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
         return Linear().gram(unit_rows(X), None if Z is None else unit_rows(Z))
+
+    def gradient(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """``sum_j a_j (z_j/|z_j| - cos(x, z_j) x/|x|) / |x|``; zero where x is."""
+        units, norms = unit_rows(X), np.linalg.norm(X, axis=1)
+        slope = np.broadcast_to(
+            unit_rows(Z).T @ coef, (len(X), Z.shape[1], coef.shape[1])
+        )
+        along = (units @ unit_rows(Z).T) @ coef  # (m, q)
+        tangent = slope - along[:, None, :] * units[:, :, None]
+        inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        return tangent * inverse[:, None, None]
+
+
+def _weighted_sums(K: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``sum_j K_ij coef_jc Z_jl`` as (m, d, q), one function at a time."""
+    return np.stack([K @ (a[:, None] * Z) for a in coef.T], axis=2)
 
 
 def unit_rows(X: Array) -> Array:

@@ -48,6 +48,40 @@ def active_set(criterion: CosineCriterion, weight_set: WeightSet) -> Iterator[It
     yield certified(criterion, weight_set, weights)
 
 
+def aligned_points(
+    criterion: CosineCriterion, weight_set: WeightSet
+) -> Iterator[Iterate]:
+    """``min_w w'S w - 2 b'w`` over the cone of a set that has a linear maximiser.
+
+    Alignment is not convex, but depends on the direction of w only, and this problem
+    over all multiples of allowed weights has the same solution. It is solved by the
+    fully corrective method of Frank and Wolfe: w is the best sum of the points found so
+    far, by non-negative least squares, and the next point is the one at which
+    ``<b - S w, u>`` is largest. At the optimum no allowed u makes it positive, which is
+    the condition of the bound. No step factors a kernel.
+
+    Yields
+    ------
+    Iterate
+        After each least-squares problem, the weights and the bound they certify.
+    """
+    start = weight_set.start(criterion.n_weights)
+    root, _, goal = _least_squares(criterion, null=0.0)
+    points = start[None, :]  # (r, p)
+    while True:
+        shares = cone_multipliers((points * criterion.norms) @ root.T, goal)
+        optimum = shares @ points
+        # an average of the points, so that no scaling can lead out of the set
+        weights = optimum / np.sum(shares) if np.any(shares) else start
+        yield certified(criterion, weight_set, weights)
+        moved = criterion.correlations @ (optimum * criterion.norms)
+        scores = (criterion.cosines - moved) * criterion.norms
+        further = weight_set.maximizer(scores)
+        if not float(scores @ further) > 0.0:
+            return
+        points = np.vstack([points[shares > 0.0], further])
+
+
 def aligned_cuts(
     criterion: CosineCriterion, weight_set: LinearSet
 ) -> Iterator[Iterate]:

@@ -33,10 +33,11 @@ from kernelweave.protocols import (
     relative_gap,
     require_positive,
 )
-from kernelweave.solvers.alignment import active_set, aligned_cuts
+from kernelweave.solvers.alignment import active_set, aligned_cuts, aligned_points
 from kernelweave.solvers.block_newton import block_newton
 from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
+from kernelweave.solvers.frank_wolfe import frank_wolfe
 from kernelweave.solvers.loop import OPTIMAL, Callback, GapLoop, Step, TraceRow
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
@@ -456,15 +457,23 @@ METHODS: tuple[Method, ...] = (
     Method("sdp", sdp, 2, {"printed program"}, {"cuts"}),
     Method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
+#: They need nothing of a set but its support function. "auto" tries them last, and
+#: estimators do not offer them: the sets that these use have faster methods.
+GENERAL_METHODS: tuple[Method, ...] = (
+    Method("frank_wolfe", aligned_points, 1000, {"cosines"}),
+    Method("frank_wolfe", frank_wolfe, 400),
+)
 
 
-def fitting_methods(criterion: Any, weight_set: Any) -> dict[str, Method]:
+def fitting_methods(
+    criterion: Any, weight_set: Any, methods: tuple[Method, ...] = METHODS
+) -> dict[str, Method]:
     """The methods for a criterion and a weight set, or for their classes, by name."""
-    found: dict[str, Method] = {}
-    for method in METHODS:
+    fitting: dict[str, Method] = {}
+    for method in methods:
         if not method.lacks(criterion, weight_set):
-            found.setdefault(method.name, method)
-    return found
+            fitting.setdefault(method.name, method)
+    return fitting
 
 
 def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Method:
@@ -475,7 +484,8 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
     ValueError
         If it does not fit: the message says what is missing, and which methods fit.
     """
-    fitting = fitting_methods(criterion, weight_set)
+    every_method = METHODS + GENERAL_METHODS
+    fitting = fitting_methods(criterion, weight_set, every_method)
     problem = f"{type(criterion).__name__} over {weight_set!r}"
     if isinstance(method, str) and method in fitting:
         return fitting[method]
@@ -484,16 +494,24 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
     if isinstance(method, Method):
         named, method = [method], method.name
     else:
-        named = [m for m in METHODS if m.name == method]
+        named = [m for m in every_method if m.name == method]
     lacking = min((m.lacks(criterion, weight_set) for m in named), key=len, default=[])
     if named and not lacking:
         return named[0]
     missing = f"; it needs {' and '.join(lacking)}" if lacking else ""
     if not fitting:
+        needs = [(m.name, m.lacks(criterion, weight_set)) for m in every_method]
+        fewest = min(len(lacks) for _, lacks in needs)
+        nearest = [
+            f"{name!r} needs {' and '.join(lacks)}"
+            for name, lacks in needs
+            if len(lacks) == fewest
+        ]
         raise ValueError(
             f"no method minimises {problem}: the criterion offers "
             f"{sorted(criterion.offers)}, the weight set {sorted(weight_set.offers)}"
-            + missing
+            f"{missing or '; ' + ', '.join(nearest)}. The docstrings of Criterion and "
+            "WeightSet in kernelweave.protocols say how to offer more"
         )
     raise ValueError(
         f"method must be 'auto' or one of {sorted(fitting)} for {problem}, got "
@@ -531,7 +549,8 @@ def solve(
     method : str or Method, default="auto"
         The name of a method that fits, such as "newton", "interior_point",
         "closed_form", "cutting_plane" or "sdp", or a method of your own; "auto" picks
-        the one that needs the fewest factorisations.
+        the one that needs the fewest factorisations. "frank_wolfe" fits every set of
+        non-negative weights; "auto" picks it where no other method fits.
     tol : float, default=1e-8
         Relative gap between value and lower bound at which to stop.
     max_iter : int, optional
@@ -663,10 +682,30 @@ def _require_problem(criterion: Any, weights: Any) -> None:
     such = "criterion must be a criterion such as Fisher(bank, H, alpha)"
     if isinstance(criterion, type) or not hasattr(criterion, "evaluate"):
         raise TypeError(f"{such}; got {criterion!r:.80}")
-    if isinstance(weights, type) or not hasattr(weights, "maximizer"):
+    is_set = hasattr(weights, "maximizer") or hasattr(weights, "support")
+    if isinstance(weights, type) or not is_set:
         raise TypeError(f"weights must be a set such as Simplex(); got {weights!r:.80}")
+    names = ["start", "maximizer", "violation"]
+    names += ["scale"] if getattr(weights, "offers", None) else []
+    lacking = [name for name in names if _is_undefined(weights, name)]
+    if lacking:
+        raise TypeError(
+            f"the weight set {type(weights).__name__} does not define "
+            f"{' and '.join(lacking)}. A set that inherits from "
+            "kernelweave.protocols.WeightSet is solved, with a certificate, once it "
+            "defines start(m), a point inside; maximizer(scores), the point where "
+            "<scores, w> is largest; and violation(w), 0 inside. If it offers "
+            "anything, such as 'sparse', it needs scale(w) too"
+        )
     if not criterion.n_weights:
         raise ValueError("the criterion has no kernels, and so no weights to learn")
+
+
+def _is_undefined(weights: Any, name: str) -> bool:
+    """Whether a weight set lacks a method, or inherits nothing but its description."""
+    described = getattr(WeightSet, name)
+    defined = getattr(type(weights), name, None)
+    return not hasattr(weights, name) or defined is described
 
 
 def _require_settings(tol: Any, aim: Any, max_iter: Any, callback: Any) -> None:

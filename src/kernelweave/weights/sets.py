@@ -1,6 +1,8 @@
-"""Weight sets: the simplex, the lp ball, equal weights."""
+"""Weight sets: the simplex, the lp ball, the ball of groups, equal weights."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -76,6 +78,103 @@ def _norm(x: np.ndarray, q: float) -> float:
     if largest == 0.0:
         return 0.0
     return largest * float(np.linalg.norm(x / largest, q))
+
+
+class GroupBall(WeightSet):
+    """``{ w >= 0 : sum_g norm_2(w_g) <= 1 }`` over groups g of kernels.
+
+    Few groups have weight, as on the simplex, and within a group weights are spread,
+    as on the ball of norm 2: the kernels of a view are kept or dropped together. One
+    group of all kernels is that ball; groups of one kernel each are the simplex, for
+    criteria that decrease in every weight.
+
+    The support function is ``max_g norm_2(max(s_g, 0))``.
+
+    Parameters
+    ----------
+    groups : sequence of shape (m,)
+        The group of each weight, e.g. the name of its view, as in ``bank.views``. A
+        learned regularisation counts as a weight, the first one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.weights import GroupBall
+    >>> ball = GroupBall(["image", "image", "text"])
+    >>> ball.maximizer(np.array([3.0, 4.0, 4.5])).round(2).tolist()
+    [0.6, 0.8, 0.0]
+    >>> ball.group_norms(np.array([0.3, 0.4, 0.5]))
+    {'image': 0.5, 'text': 0.5}
+    """
+
+    offers = frozenset({"sparse"})
+
+    def __init__(self, groups: Sequence[Hashable] | np.ndarray) -> None:
+        labels = groups.tolist() if isinstance(groups, np.ndarray) else groups
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise TypeError(
+                "groups must hold one label per weight, such as "
+                f"['image', 'image', 'text']; got {groups!r:.80}"
+            )
+        labels = list(labels)
+        unhashable = [label for label in labels if not isinstance(label, Hashable)]
+        if unhashable:
+            raise TypeError(
+                "groups must hold one label per weight, a string or a number, not the "
+                f"members of each group; got {unhashable[0]!r:.80}"
+            )
+        if not labels:
+            raise ValueError("groups must hold one label per weight; it is empty")
+        self.names = list(dict.fromkeys(labels))
+        places = {name: number for number, name in enumerate(self.names)}
+        self._group_of = np.array([places[label] for label in labels])  # (m,)
+
+    def group_norms(self, weights: np.ndarray) -> dict[Hashable, float]:
+        """The 2-norm of the weights (m,) of each group, by its name."""
+        return dict(zip(self.names, self._norms(weights).tolist(), strict=True))
+
+    def start(self, m: int) -> np.ndarray:
+        """Equal weights with norms of sum one."""
+        return self.scale(np.ones(m))
+
+    def support(self, scores: np.ndarray) -> float:
+        """The largest 2-norm of the positive scores of a group."""
+        return float(np.max(self._norms(np.maximum(scores, 0.0))))
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """The positive scores of the best group, scaled to norm one."""
+        positive = np.maximum(scores, 0.0)
+        norms = self._norms(positive)
+        best = int(np.argmax(norms))
+        if norms[best] == 0.0:
+            return np.zeros(len(scores))
+        return self.scale(np.where(self._group_of == best, positive, 0.0))
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """Weights divided by the sum of the norms of all groups."""
+        weights = weights / np.max(np.abs(weights))  # tiny ones keep their digits
+        return weights / np.sum(self._norms(weights))
+
+    def violation(self, weights: np.ndarray) -> float:
+        """Largest negative weight, or the excess of the sum of norms over 1."""
+        excess = float(np.sum(self._norms(weights))) - 1.0
+        return max(-float(np.min(weights)), excess, 0.0)
+
+    def __repr__(self) -> str:
+        return f"GroupBall({len(self._group_of)} weights in {len(self.names)} groups)"
+
+    def _norms(self, weights: np.ndarray) -> np.ndarray:
+        """The 2-norm of the weights (m,) of each group, without overflow, (g,)."""
+        if len(weights) != len(self._group_of):
+            raise ValueError(
+                f"GroupBall has labels for {len(self._group_of)} weights, but there "
+                f"are {len(weights)}: give one label per kernel and, if the "
+                "regularisation is learned, one more, the first, for its weight"
+            )
+        largest = float(np.max(np.abs(weights))) or 1.0
+        squares = (weights / largest) ** 2
+        sums = np.bincount(self._group_of, squares, minlength=len(self.names))
+        return largest * np.sqrt(sums)
 
 
 class SumToOne(WeightSet):
