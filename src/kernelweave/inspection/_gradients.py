@@ -28,6 +28,7 @@ from kernelweave.kernels.functions import (
     Polynomial,
     Standardizer,
     apply_step,
+    divided,
     unit_rows,
 )
 from kernelweave.views.raw_columns import Columns
@@ -43,6 +44,11 @@ def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeE
     """The error for columns without a known gradient: why, and what to use instead."""
     rows = "sklearn.inspection.permutation_importance on held-out rows"
     return TypeError(f"{why}; use {instead}, or {rows}")
+
+
+def columns_with_gaps() -> TypeError:
+    """The error for columns of a table that "auto" encodes."""
+    return no_gradient("columns with gaps, which are filled, have no gradient")
 
 
 @singledispatch
@@ -157,7 +163,7 @@ def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
 def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
     """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
     if steps and isinstance(steps[0], ColumnEncoder):
-        raise no_gradient("columns with gaps, which are filled, have no gradient")
+        raise columns_with_gaps()
     found = []
     for number, step in enumerate(steps):
         scaler = isinstance(step, Standardizer | StandardScaler)
@@ -169,6 +175,18 @@ def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
         else:
             found.append(_probed_matrix(step, transformed(steps[:number], X)))
     return found
+
+
+def before_scaling(steps: tuple[Any, ...], rows: Array) -> Any:
+    """The rows (m, d) of which steps that only scale and move columns made ``rows``."""
+    for step in reversed(steps):
+        if isinstance(step, StandardScaler):
+            rows = step.inverse_transform(to_numpy(rows))
+        elif issparse(rows):  # only divided
+            rows = divided(rows, 1.0 / step.scale_)
+        else:
+            rows = rows * step.scale_ + step.mean_
+    return rows
 
 
 def pull_back(gradient: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
