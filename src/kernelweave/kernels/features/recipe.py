@@ -474,18 +474,20 @@ class FeatureRecipe:
         probe : list of ndarrays of shape (q, d_view)
             Rows of each view, in host memory.
         """
-        rows = [
-            block if isinstance(block, EncodedRows) else _double(_dense(block))
+        every = [
+            block
+            if isinstance(block, EncodedRows)
+            else ViewRows(_double(_dense(block)))
             for block in probe
         ]
         found = []
         for i, (name, made) in enumerate(zip(self.names, self.maps, strict=True)):
-            error, block = 0.0, rows[self.view_of[i]]
+            error, rows = 0.0, every[self.view_of[i]]
             if not made.exact:
-                if isinstance(block, EncodedRows):
-                    seen = _double(_dense(block.parts[self.part_of[i]]))
+                if isinstance(rows, EncodedRows):
+                    seen = _double(_dense(rows.parts[self.part_of[i]]))
                 else:
-                    seen = _dense(seen_by(self.kernels[i], block))
+                    seen = _dense(rows.seen_by(self.kernels[i]))
                 error = kernel_error(made, seen)
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
