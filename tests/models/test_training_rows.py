@@ -100,12 +100,14 @@ def test_on_the_fly_each_row_is_transformed_once(estimator):
 @pytest.mark.parametrize("estimator", some(EXPLICIT))
 @pytest.mark.parametrize("n_features", [4, 20])
 def test_explicit_features_of_new_rows_see_no_training_row(estimator, n_features):
-    """Of a fit: in the sample that fixes the features, in these, and in the probe."""
+    """A fit transforms the sample that fixes the features, all rows for these, and the
+    probe once for its error and twice for its projections: no row is kept for later.
+    """
     X, codes = rows()
     model = estimator.set_params(views=views(), n_features=n_features)
     CALLS.clear()
     model.fit(X[:N], targets_for(model, codes[:N]))
-    assert max(count for seen in CALLS.values() for count in seen.values()) <= 3
+    assert max(count for seen in CALLS.values() for count in seen.values()) <= 5
     CALLS.clear()
     ask(model, X[N:])
     assert {row for seen in CALLS.values() for row in seen} == {*X[N:, 0].tolist()}

@@ -231,8 +231,8 @@ class CallableKernel(Kernel):
         Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
         (n, m), which is checked for symmetry and definiteness. Numbers arrive as arrays
         of floats, which are read-only. Columns of a table that hold anything else, such
-        as text, arrive as they are: as two tables or, if the view has a single column,
-        as two columns.
+        as text, arrive as arrays of objects, with NumPy's dates and None in gaps; those
+        of a view with a single column are one-dimensional.
     """
 
     psd = False
