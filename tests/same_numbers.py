@@ -4,11 +4,11 @@
 
 Every setting in ``tests/estimators.py`` is fitted to every kind of rows that it takes:
 plain, weighted, grouped, without some views, sparse, in batches, of single precision,
-of torch, as a frame, of two and three classes. Each tree runs its own list, under its
-own names of parameters, in a process of its own; answers are matched by the name of the
-setting and of the rows. What differs by more than the tolerance, relative to the
-largest entry, is printed, and so is what only one of the trees has. The exit status is
-1 if anything differs.
+of torch, as a frame, of two and three classes, behind transformers, with texts. Each
+tree runs its own list, under its own names of parameters, in a process of its own;
+answers are matched by the name of the setting and of the rows. What differs by more
+than the tolerance, relative to the largest entry, is printed, and so is what only one
+of the trees has. The exit status is 1 if anything differs.
 
 For steps of a change that should not move numbers. What only rounding moves can be told
 by ``tests/rounding.py``.
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def kinds_of_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "single precision", plain | single
     gaps = X.copy()
     gaps[::7, 3:] = np.nan
-    gaps[3::11, :3] = np.nan
+    gaps[1::14, :3] = np.nan  # no row lacks both
     lacking = {"X": gaps[:N], "new": gaps[N:]}
     for treatment in ("zero", "available"):
         change = {"missing": treatment}
@@ -125,6 +126,102 @@ def kinds_of_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "precomputed", plain | given | {"change": {"views": "precomputed"}}
 
 
+def shared_words(X: Any, Z: Any) -> np.ndarray:
+    """A kernel on texts: the number of words that two of them share."""
+    words = [[set(str(text).split()) for text in np.asarray(rows)] for rows in (X, Z)]
+    return np.array([[float(len(a & b)) for b in words[1]] for a in words[0]])
+
+
+def kinds_with_transformers() -> Iterator[tuple[str, dict[str, Any]]]:
+    """As :func:`kinds_of_rows`, with views that transformers and functions read."""
+    from scipy import sparse
+    from sklearn.compose import make_column_transformer
+    from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_selection import SelectKBest
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
+
+    from kernelweave.kernels import RBF, Chi2, Linear, Pipe, Standardizer
+
+    rng = np.random.default_rng(1)
+    codes = rng.permutation(np.arange(N + NEW) % 3)
+    X = rng.normal(size=(N + NEW, 6))
+    X[:, 0] += codes
+    plain = {"X": X[:N], "new": X[N:], "codes": codes[:N], "fit": {}}
+    reduced = Pipe(PCA(2), "auto")
+    scaled = Pipe(StandardScaler(), [Linear(), RBF(), shared_signs])
+    twice = Pipe(StandardScaler(), Pipe(SelectKBest(k=2), [Linear(), "rbf"]))
+    piped = [("a", [reduced, "linear"], [0, 1, 2]), ("b", [scaled, twice], [3, 4, 5])]
+    yield "pipes", plain | {"change": {"views": piped}}
+    single = {key: plain[key].astype(np.float32) for key in ("X", "new")}
+    yield "pipes, single precision", plain | single | {"change": {"views": piped}}
+    gaps = X.copy()
+    gaps[::7, 3:] = np.nan
+    gaps[1::14, :3] = np.nan  # no row lacks both
+    for treatment in ("zero", "available"):
+        change = {"views": piped, "missing": treatment}
+        lacking = {"X": gaps[:N], "new": gaps[N:], "change": change}
+        yield f"pipes, missing, {treatment}", plain | lacking
+    holes = np.where(rng.random(X.shape) < 0.05, np.nan, X)
+    imputed = [("a", Pipe(SimpleImputer(), ["auto", "linear"]), slice(0, 6))]
+    filled = {"X": holes[:N], "new": holes[N:], "change": {"views": imputed}}
+    yield "pipes, imputed", plain | filled
+    thin = sparse.csr_array(np.where(np.abs(X) > 0.7, np.abs(X), 0.0))
+    thick = [
+        ("a", Pipe(MaxAbsScaler(), ["rbf", "chi2"]), [0, 1, 2]),
+        ("b", [Pipe(Standardizer(), [RBF(), Linear()]), Chi2()], [3, 4, 5]),
+        ("c", ["auto", Pipe(TruncatedSVD(2, random_state=0), "auto")], slice(0, 6)),
+    ]
+    change = {"views": thick}
+    yield "pipes, sparse", plain | {"X": thin[:N], "new": thin[N:], "change": change}
+    try:
+        import pandas as pd
+    except ImportError:
+        return
+    names = np.array(["red", "green", "blue", "round", "square", "heavy", "light"])
+    texts = [
+        " ".join(rng.choice(names, size=4)) + " red" * int(code == 1) for code in codes
+    ]
+    table = pd.DataFrame(
+        {
+            "size": X[:, 0],
+            "age": np.where(rng.random(N + NEW) < 0.1, np.nan, X[:, 1]),
+            "ward": rng.choice(["east", "west"], N + NEW),
+            "day": pd.date_range("2020-01-01", periods=N + NEW),
+            "text": texts,
+        }
+    )
+    mixed = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["size", "age"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["ward"]),
+    )
+    read = [
+        ("text", Pipe(TfidfVectorizer(), ["linear", "rbf"]), ["text"]),
+        ("mixed", Pipe(mixed, ["linear", "auto"]), ["size", "age", "ward"]),
+        ("auto", "auto", ["size", "age", "ward", "day"]),
+    ]
+    frame = {"X": table[:N], "new": table[N:]}
+    yield "table", plain | frame | {"change": {"views": read}}
+    words = [*read, ("words", shared_words, ["text"])]
+    yield "table, function", plain | frame | {"change": {"views": words}}
+    half = table.copy()
+    half.loc[::6, "text"] = None
+    half.loc[2::9, ["size", "age", "ward", "day"]] = None
+    lacking = {"X": half[:N], "new": half[N:]}
+    for treatment in ("zero", "available"):
+        change = {"views": words, "missing": treatment}
+        yield f"table, missing, {treatment}", plain | lacking | {"change": change}
+    parts = {"batches": 3, "change": {"views": read}}
+    yield "table, batches", plain | frame | parts
+
+
+def shared_signs(X: Any, Z: Any) -> np.ndarray:
+    """A kernel on numbers: of the signs of their entries."""
+    return np.sign(X) @ np.sign(Z).T
+
+
 def answers(only: str) -> dict[tuple[str, str], Any]:
     """What each setting answers for each kind of rows, or why it does not."""
     from sklearn.base import clone
@@ -135,7 +232,7 @@ def answers(only: str) -> dict[tuple[str, str], Any]:
 
     views = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", "rbf", [3, 4, 5])]
     told: dict[tuple[str, str], Any] = {}
-    for rows_name, rows in kinds_of_rows():
+    for rows_name, rows in chain(kinds_of_rows(), kinds_with_transformers()):
         for name, setting in SETTINGS.items():
             if only not in f"{name} {rows_name}":
                 continue
@@ -149,12 +246,9 @@ def answers(only: str) -> dict[tuple[str, str], Any]:
                 if "batches" in rows:
                     if not hasattr(model, "partial_fit"):
                         continue
-                    parts = zip(
-                        np.array_split(rows["X"], rows["batches"]),
-                        np.array_split(y, rows["batches"]),
-                        strict=True,
-                    )
-                    model.fit(iter(list(parts)))
+                    cuts = np.array_split(np.arange(N), rows["batches"])
+                    parts = [(rows["X"][c[0] : c[-1] + 1], y[c]) for c in cuts]
+                    model.fit(iter(parts))
                 else:
                     if rows.get("lazy"):
                         import dask.array as da

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import stat
-import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -176,40 +175,6 @@ def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     read = getattr(np.lib.format, f"read_array_header_{major}_0")
     shape, _, dtype = read(file)
     return shape, dtype
-
-
-def check_arrow(content: bytes) -> None:
-    """Refuse a table in Arrow's file format that would fill the memory.
-
-    Its end lists dictionaries (2) and batches of rows (3), each a message before its
-    buffers. Here none is compressed, and all buffers together fit into the file.
-    """
-
-    def read(form: str, at: int) -> int:
-        return int(struct.unpack_from(f"<{form}", content, at)[0])
-
-    def entry(table: int, i: int) -> int:
-        """The offset that entry i of a FlatBuffers table points to; 0 if absent."""
-        places = table - read("i", table)
-        there = 4 + 2 * i < read("H", places) and read("H", places + 4 + 2 * i)
-        return there and table + there + read("I", table + there)
-
-    def items(table: int, i: int, size: int) -> range:
-        start = entry(table, i)
-        return range(start + 4, start + 4 + size * read("I", start), size)
-
-    end, total = len(content) - 10, 0
-    start = end - read("i", end)
-    footer = start + read("I", start)
-    for kind in (2, 3):
-        for block in items(footer, kind, 24) if entry(footer, kind) else ():
-            start = read("q", block) + 8
-            batch = entry(start + read("I", start), 2)
-            batch = entry(batch, 1) if kind == 2 else batch
-            sizes = [read("q", at + 8) for at in items(batch, 2, 16)]
-            total += sum(sizes)
-            if entry(batch, 3) or min(sizes, default=0) < 0 or total > len(content):
-                raise ValueError("a table of polars is larger than its data")
 
 
 def _too_much(path: Path) -> str:

@@ -143,8 +143,8 @@ def save(
         ``{"cohort": "2024"}``; ``kernelweave inspect`` shows it.
     resumable : bool, default=True
         Whether ``partial_fit`` can go on with the model that is loaded. It needs some
-        of the rows as they are (at most 12,287 on a CPU), which the file then holds.
-        Predictions do not need them.
+        of the rows (at most 12,287 on a CPU; those of a table as numbers, after the
+        transformers), which the file then holds. Predictions do not need them.
 
     See Also
     --------

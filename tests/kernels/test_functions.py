@@ -53,6 +53,7 @@ from kernelweave.kernels.functions import (
     Polynomial,
     Standardizer,
     needs_targets,
+    seen_by,
 )
 from kernelweave.kernels.spec import (
     AUTO_WIDTHS,
@@ -472,11 +473,12 @@ def test_equality_is_by_parameters():
 def test_resolved_kernels_survive_pickle_and_copy(spec):
     X = rows()
     resolved = resolve_kernels(spec, X, "v")
-    expected = list(gram_stack(resolved, X, X[:5]))
+    references = [seen_by(kernel, X[:5]) for kernel in resolved]
+    expected = list(gram_stack(resolved, X, references))
     for again in (pickle.loads(pickle.dumps(resolved)), copy.deepcopy(resolved)):
         shared = {id(step) for kernel in again for step in kernel.steps}
         assert len(shared) == len({id(s) for k in resolved for s in k.steps})
-        for K, L in zip(gram_stack(again, X, X[:5]), expected, strict=True):
+        for K, L in zip(gram_stack(again, X, references), expected, strict=True):
             np.testing.assert_array_equal(K, L)
 
 
@@ -546,11 +548,11 @@ def test_chi2_names_the_negative_entry(library):
     with pytest.raises(ValueError, match=message):
         next(gram_stack([Chi2()], bad, view_name="rna"))
     with pytest.raises(ValueError, match=message):
-        next(gram_stack([Chi2()], bad, good, view_name="rna"))
+        next(gram_stack([Chi2()], bad, [good], view_name="rna"))
     with pytest.raises(ValueError, match=r"row 3, feature 2 holds -0\.5"):
         PairwiseRows("chi2", bad)  # a tile would not know the number of the row
     with pytest.raises(ValueError, match=r"^Negative values in data"):
-        next(gram_stack([Chi2()], good, bad))
+        next(gram_stack([Chi2()], good, [bad]))
 
 
 # ---- callables ---------------------------------------------------------------------
@@ -796,7 +798,8 @@ def test_stack_equals_one_by_one_in_any_order(rng, xp_backend):
     kernels = resolve_kernels(spec, X, "v")
     for reference in (None, X):
         left = X if reference is None else Z
-        stack = gram_stack(kernels, left, reference)
+        seen = None if reference is None else [seen_by(k, reference) for k in kernels]
+        stack = gram_stack(kernels, left, seen)
         for kernel, K in zip(kernels, stack, strict=True):
             expected = to_numpy(kernel.gram(left, reference))
             if isinstance(kernel, Framed):  # with the mean of X as its origin

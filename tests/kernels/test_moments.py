@@ -179,7 +179,7 @@ def test_a_refused_or_interrupted_portion_leaves_no_trace(rng):
     before = accumulator.total()
 
     class Interrupting:
-        calls = 0
+        calls, features = 0, recipe.features
 
         def __call__(self, *arguments):
             Interrupting.calls += 1

@@ -32,7 +32,7 @@ from kernelweave import (
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import Pipe, Standardizer, functions, spec
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
-from kernelweave.views.raw_columns import Columns, read_column
+from kernelweave.views.raw_columns import Columns, as_objects, read_column
 from kernelweave.views.streams import sampled
 
 #: What is done with a column depends on its kind, not on the numbers in it.
@@ -160,70 +160,81 @@ def test_polars_agrees_with_pandas(kind):
         model.predict(other.lazy())
 
 
-def test_types_that_files_cannot_hold_are_restored(tmp_path):
+def same_cells(X, Z):
+    """The number of columns in which two rows have equal cells, or both have none."""
+    assert isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2
+    return np.sum([[np.equal.outer(a, b)] for a, b in zip(X.T, Z.T, strict=True)], 0)[0]
+
+
+def test_what_a_function_reads_is_restored(tmp_path):
+    """Objects of Python and times of NumPy, whatever the types of the table."""
     arrow = pytest.importorskip("pyarrow")
     pytest.importorskip("skops")
     names = pd.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
     dates, moments = pd.Series([pd.NaT, *DAYS[1:]]), "timestamp[us, tz=UTC][pyarrow]"
-    X = table(
-        words=pd.Series([None, *WARDS[1:]], dtype=names),
-        zoned=dates.dt.tz_localize("Europe/Berlin"),
-        months=dates.dt.to_period("M"),
-        days=pd.Series([None, *DAYS[1:].tolist()], dtype=object),
-        spans=pd.Series([None, *(DAYS[1:] - DAYS[0]).tolist()], dtype=object),
-        arrow_dates=dates.astype("date32[pyarrow]"),
-        arrow_spans=(dates - DAYS[0]).astype("duration[us][pyarrow]"),
-        arrow_times=dates.dt.tz_localize("UTC").astype(moments),
-        bins=pd.cut(pd.Series([None, *DOSES[1:]]), 3),
-        weeks=pd.Series([pd.NaT, *DAYS[1:].astype("M8[W]")]).astype("category"),
-        decimals=pd.Series([None, *map(Decimal, DOSES[1:])], dtype=object),
-        arrow_decimals=pd.Series(
-            [None, *map(Decimal, DOSES[1:])],
-            dtype=pd.ArrowDtype(arrow.decimal128(6, 2)),
-        ),
-    )
+    columns = {
+        "words": pd.Series([None, *WARDS[1:]], dtype=names),
+        "zoned": dates.dt.tz_localize("Europe/Berlin"),
+        "months": dates.dt.to_period("M"),
+        "days": pd.Series([None, *DAYS[1:].tolist()], dtype=object),
+        "spans": pd.Series([None, *(DAYS[1:] - DAYS[0]).tolist()], dtype=object),
+        "arrow_dates": dates.astype("date32[pyarrow]"),
+        "arrow_spans": (dates - DAYS[0]).astype("duration[us][pyarrow]"),
+        "arrow_times": dates.dt.tz_localize("UTC").astype(moments),
+        "weeks": pd.Series([pd.NaT, *DAYS[1:].astype("M8[W]")]).astype("category"),
+        "decimals": pd.Series([None, *map(Decimal, DOSES[1:])], dtype=object),
+        "whole": pd.Series([None, *range(1, N)], dtype="Int64"),
+        "flags": pd.Series([None, *FLAGS[1:]], dtype="boolean"),
+    }
+    X = pd.DataFrame(columns).assign(last=FLAGS)
+    view = ("v", same_cells, slice(None))
+    model = KernelFDA([view], alpha=0.1, cv=None).fit(X, Y)
+    save(model, tmp_path / "model.kw")
+    again = load(tmp_path / "model.kw", trusted=[f"{__name__}.same_cells"])
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    (before,), (after,) = (m.kernel_map_.source.features for m in (model, again))
+    assert_array_equal(after.table, before.table)
+    assert before.table[0].tolist() == [None] * len(columns) + [True]
+    types, kept = ([*map(type, rows.table[1, :-1])] for rows in (before, after))
+    times = [np.datetime64] * 3 + [np.timedelta64, np.datetime64, np.timedelta64]
+    assert types == kept == [str, *times, *[np.datetime64] * 2, Decimal, int, bool]
+
+
+def test_a_file_holds_nothing_of_a_table_that_auto_reads(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    X = table("text", "date", "category", bins=pd.cut(pd.Series(DOSES, dtype=float), 3))
+    X["decimals"] = pd.Series([*map(Decimal, DOSES)], dtype=object)
+    X["arrow"] = X["decimals"].astype(pd.ArrowDtype(arrow.decimal128(6, 2)))
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
     save(model, tmp_path / "model.kw")
     again = load(tmp_path / "model.kw")
     assert_array_equal(again.decision_function(X), model.decision_function(X))
-    (before,), (after,) = (m.kernel_map_.source.blocks for m in (model, again))
-    kept = before.table.dtypes == after.table.dtypes
-    assert kept[~kept].index.tolist() == ["words", "arrow_decimals"]
-    types = [*map(type, before.table["days"]), *map(type, before.table["spans"])]
-    assert [*map(type, after.table["days"]), *map(type, after.table["spans"])] == types
+    for kept in again.kernel_map_.source.features:
+        assert type(kept) is np.ndarray and kept.dtype == np.float64
+    assert again.kernel_map_.source.blocks is None
 
 
-def test_a_copy_has_the_names_types_and_levels_of_the_table():
-    """A kernel of the user may depend on all of them."""
-    frame = pd.DataFrame(
-        {
-            ("a", 1): np.array([2**60, 2**60 + 1, 3]),
-            ("a", 2): np.array([0.1, np.nan, 3.0], dtype=np.float32),
-            ("b", 1): pd.Categorical(
-                ["low", None, "high"], ["low", "mid", "high"], True
-            ),
-            ("b", 2): pd.Series(["x", np.nan, None], dtype=object),
-            ("c", 1): [True, False, True],
-            ("c", 2): pd.Series([3, None, 1], dtype="Int64"),
-            ("c", 3): np.array([1, 2, 3]),
-        }
-    )
-    plain = frame.set_axis(range(7), axis=1)
-    for one in (frame, plain, plain[[2, 1]], plain[[3]].rename(columns={3: 0.5})):
-        again = pickle.loads(pickle.dumps(Columns(one, list(one.columns))))
-        pd.testing.assert_frame_equal(again.table, one)
-    words = read_column(plain.astype({0: "category"}), 0).values
-    assert words.tolist() == ["1152921504606846976", "1152921504606846977", "3"]
+def test_objects_are_those_of_the_table():
+    """Whatever its library, and whatever lists they are."""
+    pl = pytest.importorskip("polars")
+    columns = {"day": DAYS.tolist(), "word": [None, *WARDS[1:]], "list": [[1]] * N}
+    arrays = [np.array(list(rows), dtype=object) for rows in columns.values()]
+    arrays[2] = as_objects(columns["list"])
+    plain = np.column_stack(arrays)
+    wanted = Columns(plain, [0, 1, 2]).as_objects().table
+    assert wanted[0, 1] is None and wanted[0, 2] == [1]
+    assert wanted[3, 0] == np.datetime64(DAYS[3]) and wanted[3, 1] == WARDS[3]
+    for library in pd.DataFrame, pl.DataFrame:
+        found = Columns(library(columns), [*columns]).as_objects().table
+        assert_array_equal(found, wanted)
+    again = pickle.loads(pickle.dumps(Columns(wanted, [0, 1, 2], np.float32)))
+    assert_array_equal(again.table, wanted)
+    assert again.dtype == np.float32 and again.labels == [0, 1, 2]
 
 
-def test_objects_in_an_array_are_restored(tmp_path):
-    pytest.importorskip("skops")
-    days = [pd.NaT, *DAYS[1:].tolist()]
-    X = np.array([[*row] for row in zip(Y, WARDS, days, strict=True)], dtype=object)
-    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
-    save(model, tmp_path / "model.kw")
-    again = load(tmp_path / "model.kw")
-    assert_array_equal(again.decision_function(X), model.decision_function(X))
+def test_integers_of_categories_keep_their_digits():
+    words = read_column(pd.DataFrame({0: pd.Categorical([2**60, 2**60 + 1, 3])}), 0)
+    assert words.values.tolist() == ["1152921504606846976", "1152921504606846977", "3"]
 
 
 def test_arrow_tables_keep_the_index_of_pandas_as_a_column():
@@ -247,7 +258,7 @@ def test_arrow_tables_keep_the_index_of_pandas_as_a_column():
         KernelFDA().fit(unread, Y)
 
 
-def test_tables_of_polars_are_restored(tmp_path):
+def test_models_of_polars_are_restored(tmp_path):
     pl = pytest.importorskip("polars")
     pytest.importorskip("skops")
     wards = pl.Series([None, *WARDS[1:]], dtype=pl.Categorical)
@@ -256,7 +267,6 @@ def test_tables_of_polars_are_restored(tmp_path):
     model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
     save(model, tmp_path / "model.kw")
     again = load(tmp_path / "model.kw")
-    assert again.kernel_map_.source.blocks[0].table.equals(X)
     assert_array_equal(again.decision_function(X), model.decision_function(X))
 
 
@@ -358,8 +368,7 @@ def test_the_overlap_kernel_counts_agreements():
     i = model.kernel_names_.index("all: one-hot Linear()")
     _, kernel = model.kernel_map_.source.places[i]
     agree = sum(same(X[name], X[name]) for name in X)
-    block = model.kernel_map_.source.blocks[0]
-    assert_allclose(kernel.gram(block), agree)
+    assert_allclose(kernel.gram(Columns(X, [*X])), agree)
 
 
 def test_auto_has_kernels_on_numbers_categories_and_both():
@@ -521,8 +530,15 @@ def test_absent_rows_of_another_library():
     assert_allclose(model.predict_proba(other), model.predict_proba(X))
     portions = MultipleKernelFDA(views, norm=1, alpha=0.1, features="nystroem", cv=None)
     portions.partial_fit(X.fillna("east"), Y, classes=[0, 1])
+    twice = clone(portions).partial_fit(X.fillna("east"), Y, classes=[0, 1])
+    portions.partial_fit(other.fill_null("east"), Y)
+    X = X.fillna("east")
+    twice.partial_fit(X, Y)
+    assert_array_equal(portions.predict_proba(X), twice.predict_proba(X))
+    piped = [("v", Pipe(TfidfVectorizer(), "linear"), ["text"])]
+    parts = iter([(X, Y), (other.fill_null("east"), Y)])
     with pytest.raises(TypeError, match="several libraries: pandas and polars"):
-        portions.partial_fit(other.fill_null("east"), Y)
+        clone(portions).set_params(views=piped).fit(parts)
 
 
 @pytest.mark.parametrize(

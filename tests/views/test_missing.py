@@ -187,6 +187,8 @@ def test_take_and_fill(xp_backend):
     rows = np.array([True, False, True])
     assert to_numpy(take_rows(block, rows)).tolist() == [[0, 1], [4, 5]]
     assert take_rows(block, np.ones(3, bool)) is block
-    filled = fill_rows(block, rows, block)
+    filled = fill_rows(block, rows)
     assert to_numpy(filled).tolist() == [[0, 1], [0, 1], [4, 5]]
-    assert fill_rows(block, np.ones(3, bool), block) is block
+    assert to_numpy(fill_rows(block, ~rows)).tolist() == [[2, 3]] * 3
+    for nothing_to_fill in (np.ones(3, bool), np.zeros(3, bool)):
+        assert fill_rows(block, nothing_to_fill) is block

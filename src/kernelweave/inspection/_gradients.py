@@ -34,6 +34,11 @@ def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeE
     return TypeError(f"{why}; use {instead}, or {rows}")
 
 
+def columns_with_gaps() -> TypeError:
+    """The error for columns of a table that "auto" encodes."""
+    return no_gradient("columns with gaps, which are filled, have no gradient")
+
+
 def expansion_gradient(
     kernel: Kernel, U: np.ndarray, V: np.ndarray, A: np.ndarray
 ) -> np.ndarray:
@@ -84,7 +89,7 @@ def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
 def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
     """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
     if steps and isinstance(steps[0], ColumnEncoder):
-        raise no_gradient("columns with gaps, which are filled, have no gradient")
+        raise columns_with_gaps()
     found = []
     for number, step in enumerate(steps):
         scaler = isinstance(step, Standardizer | StandardScaler)
@@ -96,6 +101,18 @@ def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
         else:
             found.append(_probed_matrix(step, transformed(steps[:number], X)))
     return found
+
+
+def before_scaling(steps: tuple[Any, ...], rows: Array) -> Any:
+    """The rows (m, d) of which steps that only scale and move columns made ``rows``."""
+    for step in reversed(steps):
+        if isinstance(step, StandardScaler):
+            rows = step.inverse_transform(to_numpy(rows))
+        elif issparse(rows):  # only divided
+            rows = divided(rows, 1.0 / step.scale_)
+        else:
+            rows = rows * step.scale_ + step.mean_
+    return rows
 
 
 def pull_back(gradient: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:

@@ -26,6 +26,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.views.columns import counted, is_dict, some
 from kernelweave.views.precomputed import stack_kernels
+from kernelweave.views.raw_columns import Columns
 
 
 @contextmanager
@@ -175,13 +176,13 @@ def weight_in_words(model: Any) -> str:
 
 
 def rows_kept_by(model: Any) -> dict[str, int]:
-    """How many rows a fitted model holds as they are, by what needs them.
+    """How many rows a fitted model holds, by what needs them.
 
-    Those of "kernels" are all training rows, "landmarks" some of them, and those of
-    "partial_fit" are needed for further portions alone.
+    Those of "kernels" are all training rows, "landmarks" some of them, both after their
+    transformers. Those of "partial_fit" are needed for further portions alone.
     """
     parts = model.kernel_map_.parts
-    exact = [part.source for part in parts if hasattr(part.source, "blocks")]
+    exact = [part.source for part in parts if hasattr(part.source, "features")]
     maps = [made for part in parts if part.source is None for made in part.recipe.maps]
     portions = model._portions
     return {
@@ -197,7 +198,11 @@ def rows_kept_in_words(model: Any) -> str:
     reasons = []
     if kept["kernels"]:
         every = counted(kept["kernels"], "training row")
-        reasons.append(f"all cells of {every}, between which kernels are computed")
+        held = [rows for part in parts for rows in getattr(part.source, "features", ())]
+        form = "as numbers, after their transformers"
+        if any(isinstance(rows, Columns) for rows in held):
+            form = "with the cells of the table that a kernel function reads"
+        reasons.append(f"{every} {form}, with which new rows are compared")
     if kept["landmarks"]:
         reasons.append(f"{counted(kept['landmarks'], 'training row')} as landmarks")
     if kept["partial_fit"]:

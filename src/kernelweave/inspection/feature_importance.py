@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from scipy.stats import t as student
 from sklearn.base import is_classifier
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, deviations, row_chunks, to_numpy, units_of
 from kernelweave.exceptions import KernelWarning, require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
+    before_scaling,
+    columns_with_gaps,
     expansion_gradient,
     no_gradient,
     pull_back,
@@ -32,7 +36,8 @@ from kernelweave.inspection._rows import (
 )
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.functions import Linear
+from kernelweave.kernels.encoding import ColumnEncoder
+from kernelweave.kernels.functions import Linear, Standardizer, apply_steps
 from kernelweave.views.caches import without_caches
 from kernelweave.views.columns import counted
 from kernelweave.views.missing import take_rows
@@ -95,7 +100,8 @@ def feature_importance(
         Name of the view.
     X : array-like or DataFrame of shape (m, d), default=None
         Rows over which gradients are averaged; by default the training rows, if the
-        model keeps them. Rows that lack the view are left out.
+        model keeps them as they are, or centred and scaled, and not after another
+        transformer. Rows that lack the view are left out.
     y : array-like of shape (m,) or (m, n_outputs), default=None
         Targets of X; only used by ``n_resamples``.
     n_resamples : int, default=0
@@ -282,7 +288,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "this model keeps moments of its training rows, not the rows "
                 "themselves; pass the rows over which to average as X"
             )
-        return source.blocks[v]
+        return _training_block(source, v)
     rows = model._observed_rows(X, "feature_importance")
     if model._at_fit["missing"] == "available" and not np.all(rows.observed):
         raise TypeError(
@@ -316,8 +322,42 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
         means = centering.shares
         shares = 1 / len(coef) if means is None else to_numpy(means)[:, None]
         coef = centering.scale * (coef - shares * coef.sum(axis=0))
-        rows = transformed(kernel.steps, kernel_map.source.blocks[v])
-        yield _Expansion(kernel.steps, kernel.core, rows, coef)
+        reference = _reference(kernel, kernel_map.source.kept(i))
+        yield _Expansion(kernel.steps, kernel.core, reference, coef)
+
+
+def _training_block(source: Any, v: int) -> Array:
+    """The training rows of view v, from those that a kernel sees after scaling."""
+    own = [i for i, (view, _) in enumerate(source.places) if view == v]
+    for i in own:
+        steps = source.places[i][1].steps
+        if all(isinstance(step, Standardizer | StandardScaler) for step in steps):
+            return before_scaling(steps, source.kept(i))
+    first = source.places[own[0]][1].steps[0]
+    if isinstance(first, ColumnEncoder):
+        raise columns_with_gaps()
+    raise ValueError(
+        f"this model keeps the training rows of the view {source.views[v].name!r} "
+        f"after {type(first).__name__}, not the rows themselves; pass the rows over "
+        "which to average as X"
+    )
+
+
+def _reference(kernel: Any, kept: Array) -> np.ndarray:
+    """Training rows (n, e) that a kernel compares with, with the origin of dense rows.
+
+    Sparse rows are standardised by division alone.
+    """
+    if not issparse(kept):
+        return to_numpy(kept).astype(np.float64)
+    kinds = [type(step) is Standardizer for step in kernel.steps]
+    moved: Any = 0.0
+    if True in kinds:
+        steps = kernel.steps[kinds.index(True) :]
+        nothing = np.zeros((1, len(steps[0].mean_)), kept.dtype)
+        moved = transformed(steps, nothing)
+        moved = moved - apply_steps(steps, csr_array(nothing)).toarray()
+    return kept.toarray().astype(np.float64) + moved
 
 
 def _of_features(

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
+from kernelweave._array import device, is_array, namespace, take, to_numpy
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._rows import (
     as_stack,
@@ -29,8 +29,8 @@ from kernelweave.views.columns import (
     is_table,
     validate_new,
 )
+from kernelweave.views.digests import digests_of, fits_single
 from kernelweave.views.missing import ObservedViews
-from kernelweave.views.raw_columns import Columns, words_of
 
 
 def view_permutation_importance(
@@ -232,51 +232,20 @@ def training_rows(model: Any, blocks: Any) -> int | None:
         # them, or in another order, look like any others.
         same = K.shape[0] == K.shape[1] and all(map(is_symmetric, np.moveaxis(K, 2, 0)))
         return len(K) if same else None
-    kept = _kept_blocks(model)
-    if kept is None:
+    digests = _training_digests(model)
+    if digests is None:
         return None
-    single = [_is_single(block) for block in blocks]
-    known = set(_keys(kept, single))
-    return sum(key in known for key in _keys(blocks, single))
+    rounded = [int(fits_single(block)) for block in blocks]
+    views = zip(digests, rounded, strict=True)
+    training = set(zip(*(own[:, r].tolist() for own, r in views), strict=True))
+    views = zip(map(digests_of, blocks), rounded, strict=True)
+    rows = zip(*(new[:, r].tolist() for new, r in views), strict=True)
+    return sum(row in training for row in rows)
 
 
-def _is_single(block: Any) -> bool:
-    """Whether single precision can hold all numbers, as it can those of a float32 copy.
-
-    Training rows are then rounded, too, before they are compared.
-    """
-    if isinstance(block, Columns):
-        return False
-    rows = block.data if issparse(block) else to_numpy(block)
-    with np.errstate(over="ignore"):
-        return np.array_equal(rows, rows.astype(np.float32), equal_nan=True)
-
-
-def _keys(blocks: list[Any], single: list[bool]) -> list[tuple[Any, ...]]:
-    """A hashable value for each row, equal for equal rows."""
-    return list(zip(*map(_keys_of_view, blocks, single), strict=True))
-
-
-def _keys_of_view(block: Any, single: bool) -> list[Any]:
-    if isinstance(block, Columns):
-        columns = [block.column(j) for j in range(block.shape[1])]
-        words = [words_of(c.values.astype(object), c.gaps) for c in columns]
-        return list(zip(*words, strict=True))
-    # Rows are equal whether their zeros are stored or not.
-    rows = csr_array(block if issparse(block) else to_numpy(block), copy=True)
-    with np.errstate(over="ignore"):
-        rows = rows.astype(np.float32 if single else np.float64)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    places = rows.indices.astype(np.int64)
-    ends = zip(rows.indptr, rows.indptr[1:], strict=False)
-    own = (slice(int(a), int(b)) for a, b in ends)
-    return [(places[p].tobytes(), rows.data[p].tobytes()) for p in own]
-
-
-def _kept_blocks(model: Any) -> list[Array] | None:
-    """The training rows of each view, if the model keeps them and none lacks a view."""
+def _training_digests(model: Any) -> list[np.ndarray] | None:
+    """Those of each view, if the model has them and no row lacks a view."""
     sources = [part.source for part in model.kernel_map_.parts]
     if observed_views(model) is not None or None in sources:
         return None
-    return [block for source in sources for block in source.blocks]
+    return [digests for source in sources for digests in source.digests]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Integral
@@ -298,8 +298,8 @@ class CallableKernel(Kernel):
         Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
         (n, m), which is checked for symmetry and definiteness. Numbers arrive as arrays
         of floats, which are read-only. Columns of a table that hold anything else, such
-        as text, arrive as they are: as two tables or, if the view has a single column,
-        as two columns.
+        as text, arrive as arrays of objects, with NumPy's dates and None in gaps; those
+        of a view with a single column are one-dimensional.
     """
 
     psd = False
@@ -812,24 +812,94 @@ def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:
     return X
 
 
-def rows_for(kernel: Kernel, X: Any) -> Any:
-    """Rows X (n, d) of a view, in the form that a resolved kernel takes.
+class ViewRows:
+    """Rows of one view, and what the transformers of its kernels make of them, once.
 
-    Columns become numbers unless a transformer, or the kernel itself, reads them as
-    they are. Sparse rows become dense for a kernel that needs the origin of its columns
-    after these have been centred, or that has no formula for sparse rows.
+    Kernels that begin with the same fitted transformers share their results.
+
+    Parameters
+    ----------
+    rows : array, sparse array or Columns of shape (n, d)
+        The rows, as they are.
     """
-    first = (*kernel.steps, kernel.core)[0]
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        #: By the form in which they are read and the ids of the transformers so far.
+        self.results: dict[tuple[Any, ...], Any] = {}
+
+    def path(self, kernel: Kernel) -> tuple[Any, ...]:
+        """The form of the rows, and the transformers, that a resolved kernel needs."""
+        return (form_for(kernel, self.rows), *map(id, kernel.steps))
+
+    def seen_by(self, kernel: Kernel) -> Any:
+        """The rows after the transformers of a resolved kernel, as its core takes them.
+
+        Returns
+        -------
+        rows : array, sparse array or Columns of shape (n, e)
+        """
+        return self.after(form_for(kernel, self.rows), kernel.steps)
+
+    def after(self, form: str, steps: tuple[Any, ...]) -> Any:
+        """The rows in a form that :func:`form_for` names, after fitted transformers."""
+        path: tuple[Any, ...] = (form,)
+        if path not in self.results:
+            self.results[path] = in_form(self.rows, form)
+        for step in steps:
+            before, path = self.results[path], (*path, id(step))
+            if path not in self.results:
+                self.results[path] = apply_step(step, before)
+        return self.results[path]
+
+    def forget(self, still_needed: Sequence[tuple[Any, ...]]) -> None:
+        """Drop all results but those on the way to the paths ``still_needed``."""
+        for known in list(self.results):
+            if not any(path[: len(known)] == known for path in still_needed):
+                del self.results[known]
+
+
+def form_for(kernel: Kernel, X: Any) -> str:
+    """The form in which a resolved kernel takes rows X (n, d) of its view.
+
+    Columns of a table become numbers unless a transformer ("cells"), or the kernel
+    itself ("objects"), reads them as they are. Sparse rows become dense for a kernel
+    that needs the origin of its columns after these have been centred.
+    """
     if isinstance(X, Columns):
-        reads = not isinstance(first, Standardizer | Kernel)
-        reads = reads or (first is kernel.core and kernel.core.takes_columns)
-        return X if reads else X.numbers
+        if kernel.steps:
+            return "numbers" if isinstance(kernel.steps[0], Standardizer) else "cells"
+        return "objects" if kernel.core.takes_columns else "numbers"
     centred = any(type(step) is Standardizer for step in kernel.steps)
-    if issparse(X) and centred and not kernel.core.ignores_origin:
-        return dense_rows(X)
-    return X
+    needs_origin = centred and not kernel.core.ignores_origin
+    return "dense" if issparse(X) and needs_origin else "rows"
+
+
+def in_form(X: Any, form: str) -> Any:
+    """Rows X (n, d) of a view in a form that :func:`form_for` names."""
+    if form == "numbers":
+        return X.numbers
+    if form == "objects":
+        return X.as_objects()
+    return dense_rows(X) if form == "dense" else X
+
+
+def rows_for(kernel: Kernel, X: Any) -> Any:
+    """Rows X (n, d) of a view, in the form that a resolved kernel takes."""
+    return in_form(X, form_for(kernel, X))
 
 
 def seen_by(kernel: Kernel, X: Any) -> Any:
     """The input of the core of a resolved kernel, for rows X (n, d) of its view."""
-    return apply_steps(kernel.steps, rows_for(kernel, X))
+    return ViewRows(X).seen_by(kernel)
+
+
+def with_origin_at_zero(kernel: Kernel, rows: Any) -> Any:
+    """Rows (n, e) that the core of a kernel sees, without the origin of a Frame.
+
+    The kernel of these is the kernel as it is defined.
+    """
+    last = kernel.steps[-1] if kernel.steps else None
+    if not isinstance(last, Frame) or not last.affine or issparse(rows):
+        return rows
+    return rows + last.mean_ / last.unit_

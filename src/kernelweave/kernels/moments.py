@@ -27,7 +27,7 @@ from kernelweave._array import (
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.spec import detached_block
 from kernelweave.views.columns import numbered
-from kernelweave.views.raw_columns import Columns
+from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
@@ -287,6 +287,7 @@ class ChunkRecipe:
         """
         m = int(views[0].shape[0])
         weights = np.ones(m) if weights is None else weights
+        views = self.features.encoded(views)
         rng = np.random.Generator(np.random.Philox(key=[self.seed, number]))
         probe = Probe.of(rng.random(m), views, y, weights)
         ends, order = [0, m], None
@@ -409,7 +410,7 @@ def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> 
 
 def _host_rows(rows: Any, order: np.ndarray) -> Any:
     rows = select_rows(rows.tocsr() if sparse.issparse(rows) else rows, order)
-    kept = sparse.issparse(rows) or isinstance(rows, Columns)
+    kept = sparse.issparse(rows) or isinstance(rows, EncodedRows)
     return rows if kept else to_numpy(rows)
 
 
@@ -448,6 +449,8 @@ class RowAccumulator:
         ``weights`` (m,) are those of the rows, by default 1.
         """
         weights = np.ones(len(y)) if weights is None else weights
+        with numbered(self.n_rows):
+            views = self.recipe.features.encoded(views)
         if self.waiting is not None:
             pairs = zip(self.waiting[0], views, strict=True)
             views = [concatenate_rows([old, new]) for old, new in pairs]

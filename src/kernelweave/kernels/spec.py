@@ -43,11 +43,11 @@ from kernelweave.kernels.functions import (
     Pipe,
     Polynomial,
     Standardizer,
+    ViewRows,
     apply_steps,
     dense_rows,
     first_step,
     needs_targets,
-    seen_by,
 )
 from kernelweave.views.columns import (
     View,
@@ -56,6 +56,7 @@ from kernelweave.views.columns import (
     host_like,
     prefixed,
 )
+from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
@@ -79,6 +80,7 @@ def resolve_kernels(
     y: Any = None,
     plan: ColumnPlan | None = None,
     movable: bool = True,
+    made: ViewRows | None = None,
 ) -> list[Kernel]:
     """Kernels of one view, with all parameters fixed from the training rows.
 
@@ -104,6 +106,8 @@ def resolve_kernels(
     movable : bool, default=True
         Whether origin and unit of the columns may be changed for kernels that forget
         both once centred and scaled.
+    made : ViewRows, optional
+        Of X; receives what the transformers that are fitted make of it.
 
     Returns
     -------
@@ -111,7 +115,8 @@ def resolve_kernels(
         Resolved copies, never the user's own objects.
     """
     with prefixed(f"View {view_name!r}: "):
-        return _resolve(spec, _Rows(X, bits, y=y, plan=plan, movable=movable))
+        made = ViewRows(X) if made is None else made
+        return _resolve(spec, _Rows(X, bits, made, y=y, plan=plan, movable=movable))
 
 
 @dataclass
@@ -120,6 +125,9 @@ class _Rows:
 
     given: Any
     bits: int | None
+    #: The rows of the view, and the transformers from these to the rows given.
+    made: ViewRows
+    path: tuple[Any, ...] = ()
     #: The scaling by which the rows were made from those ``before``.
     scaling: Standardizer | None = None
     before: Any = None
@@ -143,21 +151,40 @@ class _Rows:
             return kernel.resolve(self.X, self.memo)
         if kind not in self._framed:
             frame = Frame(kind == "affine").fit(self.X, bits=self.bits)
-            self._framed[kind] = frame, _Rows(frame.transform(self.X), self.bits)
+            rows = _Rows(frame.transform(self.X), self.bits, self.made)
+            self._framed[kind] = frame, rows
         frame, rows = self._framed[kind]
         # Distances choose their own origin.
         moved = kind == "affine" and kernel.base == "dot"
         if not moved and frame.unit_ == 1.0:
             return kernel.resolve(self.X, self.memo)
+        self.after(frame, rows.X)
         return Framed(frame, kernel.resolve(rows.X, rows.memo))
+
+    def after(self, fitted: Any, features: Any) -> tuple[Any, ...]:
+        """The path of what a transformer made of these rows, which is kept."""
+        start: tuple[Any, ...] = self.path
+        if not start and isinstance(self.given, Columns):
+            start = ("numbers" if isinstance(fitted, Standardizer) else "cells",)
+        path = (*(start or ("rows",)), id(fitted))
+        self.made.results[path] = features
+        return path
 
 
 def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
     if isinstance(spec, Pipe) and not isinstance(spec, Framed):
-        own = rows.X if isinstance(spec.transformer, Standardizer) else rows.given
-        fitted, features = spec.fit_transformer(own, rows.y)
-        scaling = fitted if isinstance(fitted, Standardizer) else None
-        inner = _Rows(features, rows.bits, scaling, own, rows.y, movable=rows.movable)
+        before = rows.X if isinstance(spec.transformer, Standardizer) else rows.given
+        fitted, features = spec.fit_transformer(before, rows.y)
+        inner = _Rows(
+            features,
+            rows.bits,
+            rows.made,
+            rows.after(fitted, features),
+            scaling=fitted if isinstance(fitted, Standardizer) else None,
+            before=before,
+            y=rows.y,
+            movable=rows.movable,
+        )
         return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, inner)]
     if isinstance(spec, Kernel):
         return [rows.resolve(spec)]
@@ -230,7 +257,11 @@ def check_names(view: View) -> None:
 
 
 def gram_stack(
-    kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
+    kernels: Sequence[Kernel],
+    X: Any,
+    references: Sequence[Any] | None = None,
+    *,
+    view_name: str = "",
 ) -> Iterator[Array]:
     """Gram matrices, not yet centred, of the resolved kernels of a view, one at a time.
 
@@ -245,10 +276,11 @@ def gram_stack(
     ----------
     kernels : sequence of Kernel
         From :func:`resolve_kernels`.
-    X : array of shape (n, d)
+    X : array, sparse array or Columns of shape (n, d)
         Rows of the view.
-    Z : array of shape (m, d), default=None
-        Reference rows (the training rows at prediction); X itself if None.
+    references : sequence of arrays of shape (m, e), default=None
+        What each kernel compares X with (the training rows at prediction), after its
+        transformers; X itself if None.
     view_name : str, default=""
         Name of the view in error messages.
 
@@ -258,24 +290,22 @@ def gram_stack(
         Owned by the caller, who may overwrite it and should release it before asking
         for the next one.
     """
-    X = X if Z is None else as_stored(X, Z)
-    features: dict[Hashable, tuple[Array, Array | None]] = {}
+    rows = ViewRows(X)
     bases: dict[Hashable, Array] = {}
-    keys = [sharing(kernel) for kernel in kernels]
+    keys = [(rows.path(kernel), kernel.core.base) for kernel in kernels]
     for index, (kernel, key) in enumerate(zip(kernels, keys, strict=True)):
-        (path, base), later = key, keys[index + 1 :]
+        base, later = key[1], keys[index + 1 :]
         with guarded(view_name):
-            if path not in features:
-                new = None if Z is None else seen_by(kernel, Z)
-                features[path] = seen_by(kernel, X), new
+            new = rows.seen_by(kernel)
+            reference = None if references is None else references[index]
             if base is None:
-                K = kernel.core.gram(*features[path])
+                K = kernel.core.gram(new, reference)
             else:
                 if key not in bases:
-                    bases[key] = base_matrix(base, *features[path])
+                    bases[key] = base_matrix(base, new, reference)
                 K = kernel.core.from_base(bases[key])
-        if path not in (other for other, _ in later):
-            del features[path]
+        del new
+        rows.forget([path for path, _ in later])
         if key not in later:
             bases.pop(key, None)
         elif K is bases.get(key):
@@ -284,18 +314,14 @@ def gram_stack(
         del K  # otherwise it would stay alive while the next one is computed
 
 
-def sharing(kernel: Kernel) -> tuple[Hashable, str | None]:
-    """What a kernel may share: a key for its features, and the base matrix of these."""
-    steps, core = tuple(id(step) for step in kernel.steps), kernel.core
-    return (steps, core.takes_columns, core.ignores_origin), core.base
-
-
 def detached_block(block: Any) -> Any:
     """The rows of a view in memory of their own, so that nobody else can change them.
 
     See :func:`kernelweave._array.detached`.
     """
-    return block.copy() if isinstance(block, Columns) else detached(block)
+    if isinstance(block, Columns | EncodedRows):
+        return block.copy()
+    return detached(block)
 
 
 def as_stored(X: Any, Z: Any) -> Any:

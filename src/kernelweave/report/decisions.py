@@ -103,7 +103,7 @@ def _by_gradient(case: Case, view: str) -> Section:
     best: dict[str, float] = {}
     several = len(case.unit) > 1
     # a column may matter to several classes or outputs
-    for row in feature_importance(case.model, view):
+    for row in feature_importance(case.model, view, X=case.X):
         unit = case.unit[row["output"] if several else 0]
         name, value = str(row["feature"]), float(row["importance"] / unit)
         best[name] = max(value, best.get(name, 0.0))

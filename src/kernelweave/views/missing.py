@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import Array, device, namespace, to_numpy
+from kernelweave._array import Array, namespace, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.views.columns import (
     View,
@@ -225,19 +225,15 @@ def take_rows(block: Array, rows: np.ndarray) -> Array:
     return block if np.all(rows) else select_rows(block, np.flatnonzero(rows))
 
 
-def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
-    """``block`` (m, d) with the first row of ``filler`` (n, d) where ``rows`` is False.
+def fill_rows(block: Any, rows: np.ndarray) -> Any:
+    """``block`` (m, d) with its first row that has the view where ``rows`` is False.
 
-    Sparse rows, which are zeros where they lack the view, are returned as they are.
-    Columns of a table are filled with one of their own rows, if one has the view.
+    Sparse rows, which are zeros where they lack the view, are returned as they are, and
+    so are rows that all have the view, or all lack it.
     """
-    if np.all(rows) or issparse(block):
+    if np.all(rows) or not np.any(rows) or issparse(block):
         return block
-    if isinstance(block, Columns):
-        return block.filled(rows, filler)
-    xp = namespace(block)
-    keep = xp.asarray(rows, device=device(block))[:, None]
-    return xp.where(keep, block, filler[:1, :])
+    return select_rows(block, np.where(rows, np.arange(len(rows)), np.argmax(rows)))
 
 
 def check_numbers(block: Columns, view: View, rows: np.ndarray) -> None:

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from io import BytesIO
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelweave._files import check_arrow
 from kernelweave.views.columns import (
     column_names,
     is_table,
@@ -83,22 +81,20 @@ class Columns:
         return self._with(select_rows(self.table, rows))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns that were read are not kept: they can be read again. A frame becomes
-        # arrays and lists, which can be written to a file that runs no code.
+        # Columns that were read are not kept: they can be read again. Objects, which
+        # are all that a model keeps, become lists, which files hold without any code.
         table = self.table
-        if hasattr(table, "iloc"):
-            table = _taken_apart(table)
-        elif hasattr(table, "get_column") and "Object" not in map(str, table.dtypes):
-            content = table.write_ipc(None, compression="uncompressed").getvalue()
-            table = {"polars": np.frombuffer(content, dtype=np.uint8)}
-        elif not hasattr(table, "get_column") and table.dtype.kind == "O":
-            table = {"columns": [_storable(list(column)) for column in table.T]}
+        if isinstance(table, np.ndarray) and table.dtype.kind == "O":
+            table = [_storable(list(column)) for column in table.T]
         return {"table": table, "labels": self.labels, "dtype": self.dtype.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         table = state["table"]
-        self.table = _put_together(table) if isinstance(table, dict) else table
-        self.labels, self.dtype = state["labels"], np.dtype(state["dtype"])
+        if isinstance(table, list):
+            columns = [as_objects([*map(_plain_value, column)]) for column in table]
+            table = np.column_stack(columns)
+        self.table, self.labels = table, state["labels"]
+        self.dtype = np.dtype(state["dtype"])
 
     def _with(self, table: Any) -> Columns:
         return Columns(table, self.labels, self.dtype)
@@ -131,6 +127,11 @@ class Columns:
                 f"{listed(sorted(libraries))}. Pass all of them as tables of one."
             )
         return parts[0]._with(concatenate_rows([part.table for part in parts]))
+
+    def as_objects(self) -> Columns:
+        """The same cells as an array of objects: None in gaps, times as NumPy's."""
+        columns = [_objects_of(self.table, j) for j in range(len(self.labels))]
+        return self._with(np.column_stack(columns))
 
     def column(self, j: int) -> Column:
         """Column j, read."""
@@ -183,15 +184,6 @@ class Columns:
             return table.iloc[:, 0]
         return table.to_series(0) if hasattr(table, "get_column") else table[:, 0]
 
-    def filled(self, rows: np.ndarray, filler: Columns) -> Columns:
-        """A copy with the first row that has the view wherever ``rows`` (n,) is False.
-
-        If no row has it, the first row of ``filler`` takes its place.
-        """
-        if not np.any(rows):
-            return filler[np.zeros(len(rows), dtype=int)]
-        return self[np.where(rows, np.arange(len(rows)), np.argmax(rows))]
-
 
 def read_columns(X: Any, columns: list[int]) -> Columns:
     """The columns of a view, as they are; pyarrow tables become pandas frames."""
@@ -202,29 +194,6 @@ def read_columns(X: Any, columns: list[int]) -> Columns:
     return Columns(table, list(labels))
 
 
-def _taken_apart(frame: Any) -> dict[str, Any]:
-    """The columns of a pandas frame: one array for each of NumPy's types, and others.
-
-    Users' code receives the frame, and may depend on its types and names.
-    """
-    kinds = [_name_of(dtype) for dtype in frame.dtypes]
-    numpy = {str(d) for d in frame.dtypes if isinstance(d, np.dtype) and d.kind != "O"}
-    blocks = {
-        kind: frame.iloc[:, _places(kinds, kind)].to_numpy() for kind in sorted(numpy)
-    }
-    others = [j for j, kind in enumerate(kinds) if kind not in blocks]
-    return {
-        "names": [_plain_name(name) for name in frame.columns.tolist()],
-        "kinds": kinds,
-        "blocks": blocks,
-        "others": [_as_stored(frame.iloc[:, j]) for j in others],
-    }
-
-
-def _places(kinds: list[str], kind: str) -> list[int]:
-    return [j for j, own in enumerate(kinds) if own == kind]
-
-
 def _plain_name(name: Any) -> Any:
     """A column name as files can hold it; names of several levels are tuples."""
     if isinstance(name, tuple):
@@ -232,95 +201,34 @@ def _plain_name(name: Any) -> Any:
     return name if isinstance(name, str | int | float) else str(name)
 
 
-def _as_stored(column: Any) -> Any:
-    """A pandas column as an array of times, as categories and codes, or as a list."""
-    if hasattr(column, "cat"):
-        categories = column.cat.categories.to_series()
-        return {
-            "codes": column.cat.codes.to_numpy(),
-            "categories": _as_stored(categories),
-            "kind": _name_of(categories.dtype),
-            "ordered": bool(column.cat.ordered),
-        }
-    times = _times(column)
-    return times if times is not None else _storable(column.tolist())
-
-
 def _storable(values: list[Any]) -> Any:
-    """Values that files can hold: times as an array, others as a list."""
-    gaps = np.array([is_gap(value) for value in values], dtype=bool)
-    present = [v for v, gap in zip(values, gaps, strict=True) if not gap]
-    for kind in (date, timedelta):
+    """Objects as files can hold them: times as an array, others as a list."""
+    present = [value for value in values if value is not None]
+    for kind in (np.datetime64, np.timedelta64):
         if present and all(isinstance(value, kind) for value in present):
-            moments = np.array([_plain_moment(value) for value in present])
-            times = np.full(len(values), "NaT", dtype=moments.dtype)
-            times[~gaps] = moments
+            times = np.full(len(values), "NaT", dtype=np.array(present).dtype)
+            times[[value is not None for value in values]] = present
             return times
-    # NaN stays: an imputer may look for it, and not for None
-    lost = [
-        gap and not isinstance(v, float) for v, gap in zip(values, gaps, strict=True)
-    ]
-    return [None if gone else v for v, gone in zip(values, lost, strict=True)]
+    return values
 
 
-def _restored(values: Any, kind: str) -> Any:
-    """The pandas column of the type ``kind`` that was stored."""
-    import pandas as pd
-
-    if isinstance(values, dict):
-        categories = pd.Index(_restored(values["categories"], values["kind"]))
-        codes, ordered = values["codes"], values["ordered"]
-        return pd.Series(pd.Categorical.from_codes(codes, categories, ordered))
-    if not isinstance(values, np.ndarray) or values.dtype.kind == "b":
-        return pd.Series(values, dtype=kind)
-    if kind == "object":
-        return pd.Series(values.astype(object), dtype=object)
-    zoned = "," in kind  # as in datetime64[us, Europe/Berlin]
-    times = pd.Series(values).dt.tz_localize("UTC") if zoned else pd.Series(values)
-    return times.astype(kind)
+def _objects_of(table: Any, j: int) -> np.ndarray:
+    """Column j as Python's objects (n,), whatever the library of the table."""
+    if hasattr(table, "iloc"):
+        times = _times(table.iloc[:, j])
+        values = table.iloc[:, j].tolist() if times is None else list(times)
+    elif hasattr(table, "get_column"):
+        values = table.to_series(j).to_list()
+    else:
+        values = list(table[:, j])
+    return as_objects([_plain_value(value) for value in values])
 
 
-def _name_of(dtype: Any) -> str:
-    """The name from which pandas makes a dtype again, or "object" if there is none."""
-    import pandas as pd
-
-    try:
-        pd.api.types.pandas_dtype(str(dtype))
-    except (TypeError, ValueError, NotImplementedError):
-        return "object"  # many of pyarrow's, such as decimals
-    return str(dtype)
-
-
-def _put_together(parts: dict[str, Any]) -> Any:
-    """The table that was taken apart."""
-    if "polars" in parts:
-        import polars as pl
-
-        content = parts["polars"].tobytes()
-        check_arrow(content)
-        return pl.read_ipc(BytesIO(content))
-    if "columns" in parts:
-        columns = [as_objects(column) for column in parts["columns"]]
-        return np.column_stack(columns)
-    import pandas as pd
-
-    kinds, names = parts["kinds"], parts["names"]
-    if "plain" in parts:  # of version 0.1.0, which kept all numbers together
-        pairs = zip(kinds, parts["plain"], strict=True)
-        kinds = ["float64" if plain else kind for kind, plain in pairs]
-        parts = parts | {"blocks": {"float64": parts["numbers"]}}
-    blocks = parts["blocks"]
-    pieces = [
-        pd.DataFrame(block, columns=_places(kinds, kind))
-        for kind, block in blocks.items()
-    ]
-    others = [j for j, kind in enumerate(kinds) if kind not in blocks]
-    pieces += [
-        _restored(values, kinds[j]).rename(j)
-        for j, values in zip(others, parts["others"], strict=True)
-    ]
-    frame = pd.concat(pieces, axis=1)[list(range(len(names)))]
-    return frame.set_axis(pd.Index(names), axis=1)
+def _plain_value(value: Any) -> Any:
+    """None for a gap, a moment or duration of NumPy, or the value itself."""
+    if is_gap(value):
+        return None
+    return _plain_moment(value) if isinstance(value, date | timedelta) else value
 
 
 def is_plain(table: Any) -> bool:
@@ -405,7 +313,8 @@ def _from_array(values: np.ndarray) -> Column:
 def as_objects(values: Sequence[Any]) -> np.ndarray:
     """The values (n,) themselves, whatever NumPy would make of them."""
     out = np.empty(len(values), dtype=object)
-    out[:] = values
+    for i, value in enumerate(values):
+        out[i] = value
     return out
 
 

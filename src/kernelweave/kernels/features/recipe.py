@@ -24,7 +24,7 @@ from kernelweave._array import (
     row_chunks,
     to_numpy,
 )
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, guarded
 from kernelweave.kernels.centering import center_in_place, lost_in_centring
 from kernelweave.kernels.checks import check_symmetric, ensure_psd
 from kernelweave.kernels.features.maps import (
@@ -39,13 +39,14 @@ from kernelweave.kernels.functions import (
     RBF,
     Laplacian,
     Standardizer,
-    apply_steps,
+    ViewRows,
     dense_rows,
-    rows_for,
+    form_for,
     seen_by,
 )
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
 from kernelweave.views.columns import View, prefixed, some
+from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.raw_columns import Columns
 
 #: A held-out kernel error above this earns a remark in the certificate.
@@ -223,6 +224,9 @@ class FeatureRecipe:
         Variance of the features of each kernel that is rounding error of its columns.
     origins : list of ndarrays of shape (d_view,)
         The means of columns far from zero, and 0 for all others, by view.
+    part_of : list of int
+        The position, among the parts of the encoded rows of its view, of what each
+        kernel takes: see :meth:`encoded`.
     """
 
     def __init__(
@@ -241,17 +245,25 @@ class FeatureRecipe:
             dense = _dense(rows)
             check_outliers(view, dense, numbers)
             limits = np.finfo(dense.dtype)
-            some, dense = _some(dense), _double(dense)
+            dense = _double(dense)
+            some = _double(_some(dense))
             table = isinstance(dense, Columns)
             self.origins.append(np.zeros(0) if table else far_origin(dense))
             y = targets
             if targets is not None:  # those of the same rows
                 y = targets[:: -(-len(targets) // some.shape[0])]
+            every = ViewRows(dense)
             for kernel in resolve_kernels(
-                view.kernel, _double(some), view.name, limits.bits, y, view.plan
+                view.kernel,
+                some,
+                view.name,
+                limits.bits,
+                y,
+                view.plan,
+                made=every if some is dense else None,
             ):
                 rng = np.random.default_rng([seed, len(found)])
-                seen = _dense(seen_by(kernel, dense))
+                seen = _dense(every.seen_by(kernel))
                 if isinstance(seen, Columns):
                     raise ValueError(
                         f"View {view.name!r}: explicit features need numbers, but the "
@@ -269,6 +281,7 @@ class FeatureRecipe:
         self.names = [f"{views[v].name}: {kernel.label}" for v, kernel, _ in found]
         self.steps = [kernel.steps for _, kernel, _ in found]
         self.kernels = [kernel for _, kernel, _ in found]
+        self.part_of = _parts(self.kernels, self.view_of, sample)
         self.noise = [kernel.noise for _, kernel, _ in found]
         self.maps = [made for _, _, made in found]
         self.sparse = [
@@ -358,34 +371,66 @@ class FeatureRecipe:
         numbers : ndarray of shape (m,), optional
             The numbers of the rows, for messages; 0, 1, ... by default.
         """
-        passed: dict[Any, Array] = {}
+        every: dict[int, ViewRows] = {}  # by view
+        dense: dict[Any, Array] = {}  # by view and transformers
         start = 0
         for i in range(len(self.maps)) if wanted is None else wanted:
-            made, key = self.maps[i], (self.view_of[i], *map(id, self.steps[i]))
+            made, v, steps = self.maps[i], self.view_of[i], self.steps[i]
             block = out[:, start : start + made.n_features]
             with np.errstate(over="ignore", invalid="ignore"):
-                if key not in passed:
-                    rows = views[self.view_of[i]]
-                    rows = at_home(rows.toarray(), out) if issparse(rows) else rows
-                    rows = rows_for(self.kernels[i], rows)
-                    passed[key] = apply_steps(self.steps[i], rows)
-                    if issparse(passed[key]):
-                        passed[key] = dense_rows(passed[key])
+                key = v, self.part_of[i]
+                if key not in dense:
+                    rows = views[v]
+                    if isinstance(rows, EncodedRows):
+                        seen = rows.parts[self.part_of[i]]
+                    else:
+                        rows = at_home(rows.toarray(), out) if issparse(rows) else rows
+                        every.setdefault(v, ViewRows(rows))
+                        form = form_for(self.kernels[i], rows)
+                        seen = every[v].after(form, steps)
+                    dense[key] = dense_rows(seen) if issparse(seen) else seen
                 # In blocks, since a map takes several times the memory of its result.
                 width, entries = made.n_features, block_entries(out)
                 for part in row_chunks(out.shape[0], width, entries):
-                    block[part, :] = made.transform(passed[key][part, :])
+                    block[part, :] = made.transform(dense[key][part, :])
             if not is_square_safe(block):
-                raise self._out_of_range(i, views[self.view_of[i]], numbers)
+                raise self._out_of_range(i, views[v], numbers)
             start += made.n_features
 
     def _out_of_range(
         self, i: int, rows: Any, numbers: np.ndarray | None
     ) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
+        if isinstance(rows, EncodedRows):
+            rows = rows.parts[self.part_of[i]]
+            return ValueError(
+                f"Values of the kernel {self.names[i]!r} are beyond the range of "
+                f"{rows.dtype}. Rescale the columns of its view, or what its "
+                "transformer returns."
+            )
         view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
         return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
+
+    def encoded(self, views: list[Any]) -> list[Any]:
+        """The rows of each view, with numbers in place of the cells of tables."""
+        return [
+            self._encoded(v, rows) if isinstance(rows, Columns) else rows
+            for v, rows in enumerate(views)
+        ]
+
+    def _encoded(self, v: int, rows: Columns) -> EncodedRows:
+        every = ViewRows(rows)
+        parts: dict[int, Any] = {}
+        for i, kernel in enumerate(self.kernels):
+            if self.view_of[i] != v or self.part_of[i] in parts:
+                continue
+            with guarded(self.views[v].name):
+                part = every.seen_by(kernel)
+            if not is_square_safe(part.data if issparse(part) else part):
+                raise self._out_of_range(i, rows, None)
+            parts[self.part_of[i]] = part
+        return EncodedRows(list(parts.values()))
 
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
@@ -429,16 +474,33 @@ class FeatureRecipe:
         probe : list of ndarrays of shape (q, d_view)
             Rows of each view, in host memory.
         """
-        rows = [_double(_dense(block)) for block in probe]
+        every = [
+            block
+            if isinstance(block, EncodedRows)
+            else ViewRows(_double(_dense(block)))
+            for block in probe
+        ]
         found = []
-        for name, made, kernel, v in zip(
-            self.names, self.maps, self.kernels, self.view_of, strict=True
-        ):
-            error = 0.0
+        for i, (name, made) in enumerate(zip(self.names, self.maps, strict=True)):
+            error, rows = 0.0, every[self.view_of[i]]
             if not made.exact:
-                error = kernel_error(made, _dense(seen_by(kernel, rows[v])))
+                if isinstance(rows, EncodedRows):
+                    seen = _double(_dense(rows.parts[self.part_of[i]]))
+                else:
+                    seen = _dense(rows.seen_by(self.kernels[i]))
+                error = kernel_error(made, seen)
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
+
+
+def _parts(kernels: list[Kernel], view_of: list[int], sample: list[Any]) -> list[int]:
+    """By kernel, the number of its transformers among those of its view."""
+    known: list[dict[Any, int]] = [{} for _ in sample]
+    found = []
+    for kernel, v in zip(kernels, view_of, strict=True):
+        path = ViewRows(sample[v]).path(kernel)
+        found.append(known[v].setdefault(path, len(known[v])))
+    return found
 
 
 #: A column is far from zero if its mean is this many standard deviations away.
@@ -493,7 +555,7 @@ def _double(rows: Any) -> Any:
 def _some(rows: Any) -> Any:
     """Evenly spaced rows; all of a table, whose rare categories they might miss."""
     step = -(-rows.shape[0] // SOME_ROWS)
-    return rows if isinstance(rows, Columns) else rows[::step]
+    return rows if isinstance(rows, Columns) or step == 1 else rows[::step]
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:
@@ -502,7 +564,7 @@ def as_chunk(views: list[Any], like: Array) -> list[Any]:
     NumPy arrays are returned in C order: the last bits of a product depend on the
     memory layout of its factors, which must not depend on where the rows came from.
     """
-    kept = (issparse(rows) or isinstance(rows, Columns) for rows in views)
+    kept = (issparse(rows) or isinstance(rows, Columns | EncodedRows) for rows in views)
     both = zip(views, kept, strict=True)
     return [rows if own else _as_rows(rows, like) for rows, own in both]
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import issparse
 
 from kernelweave._array import (
     CACHE_ENTRIES,
@@ -53,7 +54,13 @@ from kernelweave.kernels.checks import (
     refuse_distances,
     symmetric,
 )
-from kernelweave.kernels.functions import Frame, dense_rows, rows_for, seen_by
+from kernelweave.kernels.functions import (
+    Frame,
+    ViewRows,
+    dense_rows,
+    seen_by,
+    with_origin_at_zero,
+)
 from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
@@ -63,10 +70,10 @@ from kernelweave.kernels.spec import (
     remarks_of,
     resolve_kernels,
     settle,
-    sharing,
 )
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, host_like, numbered, some, with_names
+from kernelweave.views.digests import digests_of
 from kernelweave.views.missing import ObservedViews, take_rows
 from kernelweave.views.raw_columns import Columns
 
@@ -86,7 +93,7 @@ class FeatureSource:
         The names and kernels of the views.
     blocks : list of arrays, sparse arrays or Columns of shape (n, d_view)
         The training rows of each view. Blocks that share memory with an array of the
-        caller are copied, since predictions need them for the life of the model.
+        caller are copied.
     observed : ndarray of bool of shape (n, v), default=None
         Which rows have which view, if some lack one; rows that lack a view are ignored
         there.
@@ -112,6 +119,14 @@ class FeatureSource:
         Has the namespace, device and dtype of the kernels.
     noise : list of float
         Trace per row of each centred kernel that rounding of its input accounts for.
+    features : list of arrays, sparse arrays or Columns of shape (n_view, e)
+        The training rows after each distinct chain of transformers: what new rows are
+        compared with. Only kernels that read cells of a table themselves have Columns.
+    feature_of : list of int
+        The position in ``features`` of what each kernel sees.
+    digests : list of ndarray or None
+        One per view, see :func:`~kernelweave.views.digests.digests_of`; None if some
+        rows lack a view.
     """
 
     #: As in ``OnTheFlyBank``.
@@ -133,23 +148,58 @@ class FeatureSource:
         settled = [settle(*pair) for pair in zip(views, blocks, strict=True)]
         self.views = views = [view for view, _ in settled]
         self.remarks = remarks_of(views)
-        self.blocks = [detached_block(block) for _, block in settled]
-        self.like = host_like(self.blocks[0])
+        #: The rows as they are, until the fit ends.
+        self.blocks: list[Any] | None = [detached_block(block) for _, block in settled]
+        self.like = detached(host_like(self.blocks[0])[:0, :])
+        #: A block of no rows per view, sparse or dense like the training rows.
+        self.stored = [_without_rows(block) for block in self.blocks]
+        complete = observed is None or bool(np.all(observed))
+        self.digests = [digests_of(b) for b in self.blocks] if complete else None
         #: The view number of each kernel, and the kernel itself.
         self.places: list[tuple[int, Kernel]] = []
+        self.features: list[Any] = []
+        self.feature_of: list[int] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
             check_outliers(view, block, self._numbers(v))
-            own = targets
+            view_targets = targets
             if targets is not None and observed is not None:
-                own = targets[observed[:, v]]
-            found = resolve_kernels(
-                view.kernel, block, view.name, y=own, plan=view.plan, movable=movable
+                view_targets = targets[observed[:, v]]
+            rows = ViewRows(block)
+            kernels = resolve_kernels(
+                view.kernel,
+                block,
+                view.name,
+                y=view_targets,
+                plan=view.plan,
+                movable=movable,
+                made=rows,
             )
-            self.places += [(v, kernel) for kernel in found]
+            self.places += [(v, kernel) for kernel in kernels]
+            self._keep(rows, kernels, view.name)
         self.view_names = [views[v].name for v, _ in self.places]
         self.names = [f"{views[v].name}: {kernel.label}" for v, kernel in self.places]
         self.noise = [kernel.noise for _, kernel in self.places]
         self._defined: dict[int, tuple[Array, float]] = {}
+
+    def _keep(self, rows: ViewRows, kernels: list[Kernel], name: str) -> None:
+        """Keep what the kernels of a view see of its rows, each result once."""
+        numbers: dict[Any, int] = {}  # by path
+        paths = [rows.path(kernel) for kernel in kernels]
+        for position, (kernel, path) in enumerate(zip(kernels, paths, strict=True)):
+            if path not in numbers:
+                with guarded(name):
+                    self.features.append(detached(rows.seen_by(kernel)))
+                numbers[path] = len(self.features) - 1
+            rows.forget(paths[position + 1 :])
+            self.feature_of.append(numbers[path])
+
+    def release(self) -> None:
+        """Drop the rows as they are, which only messages of a fit need."""
+        self.blocks = None
+
+    def kept(self, i: int) -> Any:
+        """The training rows (n_view, e) that the core of kernel i compares with."""
+        return self.features[self.feature_of[i]]
 
     def fill(self, stack: Array) -> Iterator[bool]:
         """Write symmetric Gram matrices to ``stack`` (p, n, n), one at a time.
@@ -162,80 +212,81 @@ class FeatureSource:
         bool
             Once matrix i is in place, whether it is known to be PSD.
         """
-        for v, block in enumerate(self.blocks):
+        for v in range(len(self.views)):
             for group in self._groups(v):
                 group.fill(stack)
             for i, (view, kernel) in enumerate(self.places):
                 if view == v:
-                    size = block.shape[0]
+                    size = self.kept(i).shape[0]
                     if not kernel.psd:
                         _symmetrize(stack[i, :size, :size], self.names[i])
                     yield kernel.psd
 
     def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
         """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
-        places = [self.places[i] for i in wanted]
-        for v, block in enumerate(self.blocks):
-            chosen = [kernel for view, kernel in places if view == v]
+        for v, view in enumerate(self.views):
+            chosen = [i for i in wanted if self.places[i][0] == v]
             if chosen:
-                name = self.views[v].name
-                yield from gram_stack(chosen, rows[v], block, view_name=name)
+                kernels = [self.places[i][1] for i in chosen]
+                new = as_stored(rows[v], self.stored[v])
+                references = [self.kept(i) for i in chosen]
+                yield from gram_stack(kernels, new, references, view_name=view.name)
 
     def tiles(self) -> OnTheFlyBank:
         """All kernels between the training rows, to be computed a tile at a time."""
-        groups = [group for v in range(len(self.blocks)) for group in self._groups(v)]
+        groups = [group for v in range(len(self.views)) for group in self._groups(v)]
         size = self.n_samples
         return OnTheFlyBank(groups, self.names, size, self.like, self.tile_rows)
 
     def _groups(self, v: int) -> list[KernelGroup]:
         """The kernels of view v; those in a group share products or distances."""
-        features: dict[Any, Array] = {}
         groups: dict[Any, KernelGroup] = {}
         name = self.views[v].name
         for i, (view, kernel) in enumerate(self.places):
             if view != v:
                 continue
-            path, base = key = sharing(kernel)
-            with guarded(name):
-                if path not in features:
-                    features[path] = seen_by(kernel, self.blocks[v])
-                if key not in groups:
-                    rows = PairwiseRows(base, features[path])
-                    groups[key] = KernelGroup(rows, [], name)
+            base = kernel.core.base
+            key = self.feature_of[i], base
+            if key not in groups:
+                with guarded(name):
+                    rows = PairwiseRows(base, self.kept(i))
+                groups[key] = KernelGroup(rows, [], name)
             groups[key].kernels.append((i, kernel.core))
         return list(groups.values())
 
+    def _seen(self, i: int, rows: list[Array]) -> Any:
+        """New rows (m, e) as the core of kernel i takes them."""
+        v, kernel = self.places[i]
+        return seen_by(kernel, as_stored(rows[v], self.stored[v]))
+
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
         """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
-        v, kernel = self.places[i]
         with np.errstate(over="ignore", invalid="ignore"):
-            own = as_stored(rows[v], self.blocks[v])
-            return kernel.core.diagonal(seen_by(kernel, own))
+            return self.places[i][1].core.diagonal(self._seen(i, rows))
 
     def as_defined(self, i: int) -> tuple[Array, float]:
         """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
         if i not in self._defined:
-            v, kernel = self.places[i]
-            own, xp = rows_for(kernel, self.blocks[v]), namespace(self.like)
-            gram = kernel.gram(own)
+            kernel, xp = self.places[i][1], namespace(self.like)
+            gram = kernel.core.gram(with_origin_at_zero(kernel, self.kept(i)))
             diagonal = xp.asarray(xp.linalg.diagonal(gram), copy=True)
             self._defined[i] = diagonal, float(xp.min(gram))
         return self._defined[i]
 
     def cross_as_defined(self, i: int, gram: Array, rows: list[Array]) -> Array:
         """Kernel i (m, n) of new rows as defined, given its ``cross``."""
-        v, kernel = self.places[i]
+        kernel = self.places[i][1]
         moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
         if not moved:  # computed as defined already
             return gram
-        own, new = self.blocks[v], as_stored(rows[v], self.blocks[v])
-        return kernel.gram(rows_for(kernel, new), rows_for(kernel, own))
+        new, own = self._seen(i, rows), self.kept(i)
+        new, own = (with_origin_at_zero(kernel, part) for part in (new, own))
+        return kernel.core.gram(new, own)
 
     def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
         """``k_i(x, x)`` (m,) of new rows as defined."""
-        v, kernel = self.places[i]
-        own = as_stored(rows[v], self.blocks[v])
-        return kernel.diagonal(rows_for(kernel, own))
+        kernel = self.places[i][1]
+        return kernel.core.diagonal(with_origin_at_zero(kernel, self._seen(i, rows)))
 
     def _numbers(self, v: int) -> np.ndarray | None:
         """Indices in X of the training rows that have view v; None for 0, 1, ..."""
@@ -251,7 +302,9 @@ class FeatureSource:
         """
         v, kernel = self.places[i]
         numbers = self._numbers(v) if rows is None else None
-        block = (self.blocks if rows is None else rows)[v]
+        given = self.blocks if rows is None else rows
+        assert given is not None  # the training rows are there while a fit lasts
+        block = given[v]
         return name_largest(self.views[v], kernel.label, kernel.steps, block, numbers)
 
 
@@ -282,6 +335,9 @@ class PrecomputedSource:
         self.views: list[View] = []
         self.remarks: list[str] = []
         self._defined: list[tuple[Array, float]] = []
+
+    def release(self) -> None:
+        """Nothing is left to drop: ``fill`` does."""
 
     def fill(self, stack: Array) -> Iterator[bool]:
         """Copy the kernels, and then release the input."""
@@ -356,6 +412,13 @@ def _symmetrize(gram: Array, name: str) -> None:
 
 
 Source = FeatureSource | PrecomputedSource
+
+
+def _without_rows(block: Any) -> Any:
+    """No rows, in the form of the rows of a view that are not read as cells."""
+    if isinstance(block, Columns):
+        return host_like(block)
+    return block[:0, :] if issparse(block) else detached(block[:0, :])
 
 
 def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
@@ -542,6 +605,7 @@ class KernelMap(FittedMap):
         bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made)
         bank.standard = self.standard
         bank.views = [self.view_names[i] for i in self.active]
+        self.source.release()
         return bank
 
     def _center_stack(self, stack: Array) -> Iterator[Centering]:
@@ -656,11 +720,10 @@ class KernelMap(FittedMap):
         """The shift that makes kernel j of the bank positive semidefinite."""
         assert isinstance(self.source, FeatureSource)
         i = self.active[j]
-        v, kernel = self.source.places[i]
+        kernel = self.source.places[i][1]
         if kernel.psd:
             return 0.0
-        rows = seen_by(kernel, self.source.blocks[v])
-        check_symmetric(kernel.core.gram(rows), self.names[i])
+        check_symmetric(kernel.core.gram(self.source.kept(i)), self.names[i])
         if self.psd == "trust":
             return 0.0
         gram, title = bank.kernel(j), f"kernel {i} ({self.names[i]!r})"

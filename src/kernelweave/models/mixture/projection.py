@@ -164,7 +164,7 @@ class MixtureProjector:
         """Some rows of view ``v``, in the form that its kernels accept."""
         source = self.maps.maps[v].source
         if isinstance(source, FeatureSource):
-            return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0])]
+            return [fill_rows(blocks[v][part, :], seen[:, v])]
         # the columns of the training rows that have the kernel
         return take_seen(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
@@ -188,6 +188,10 @@ class MixtureProjector:
         near = np.zeros((m, p, k)) if similar else None
         for v, one in enumerate(self.maps.maps):
             first = int(self.maps.first[v])
+            if not np.any(seen[:, v]):  # the intercept is all that is known
+                for e in (first + i for i in one.active):
+                    means[:, e, :] = from_numpy(self.intercept[e], means)[None, :]
+                continue
             grams = one.source.cross(rows[v], one.active)
             for i, gram in zip(one.active, grams, strict=True):
                 e, here = first + i, from_numpy(seen[:, v], gram)
