@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.papers.results import Estimate
+from reproduce.results import Estimate
 
 WIDTH, SHARE, N_NEW = 10, 0.05, 2000
 VIEWS = [(f"v{i}", "auto", slice(i * WIDTH, (i + 1) * WIDTH)) for i in range(3)]

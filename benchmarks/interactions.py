@@ -22,7 +22,7 @@ from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.models.shared.interactions import WORTHWHILE
-from kernelweave.papers.results import Estimate
+from reproduce.results import Estimate
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
 DRAWN = {

@@ -37,7 +37,7 @@ from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.datasets import fetch_expression, fetch_views
-from kernelweave.papers.results import Estimate
+from reproduce.results import Estimate
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "study.json"

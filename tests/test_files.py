@@ -29,7 +29,7 @@ from kernelweave import _files, _writing
 from kernelweave.cli import folder
 from kernelweave.cli.main import main
 from kernelweave.cli.read import read_frame
-from kernelweave.papers.run import run_experiment
+from reproduce.run import run_experiment
 
 for needed in ("pandas", "pyarrow.parquet", "openpyxl", "skops"):
     pytest.importorskip(needed)

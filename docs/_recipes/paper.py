@@ -1,7 +1,7 @@
 """A new paper: one table, with a claim.
 
-In the package this is a module of ``kernelweave.papers`` that defines ``PAPER`` at the
-end, and its key is listed in ``kernelweave.papers.PAPERS``. Rows are data sets and
+In the package this is a module of ``reproduce`` that defines ``PAPER`` at the
+end, and its key is listed in ``reproduce.PAPERS``. Rows are data sets and
 columns are methods. Functions are defined at module level, since splits run in several
 processes. Caching of splits, resuming, tables and figures are shared by all papers.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from sklearn.datasets import load_wine
 
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
-from kernelweave.papers.experiment import partition
-from kernelweave.papers.run import run_experiment
+from reproduce import Claim, Experiment, Measure, Paper, Published
+from reproduce.experiment import partition
+from reproduce.run import run_experiment
 
 
 def wine():

@@ -19,9 +19,9 @@ from joblib import Parallel, delayed
 from sklearn.preprocessing import minmax_scale, normalize, scale
 
 from kernelweave.models import KernelFDA
-from kernelweave.papers import chen2008
-from kernelweave.papers.experiment import first_rows, table_rows
-from kernelweave.papers.run import split_generator
+from reproduce import chen2008
+from reproduce.experiment import first_rows, table_rows
+from reproduce.run import split_generator
 
 SETS = {
     "Satimage": "satimage",

@@ -22,10 +22,10 @@ from sklearn.preprocessing import minmax_scale, normalize, scale
 from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import ye2007
-from kernelweave.papers.experiment import Split
-from kernelweave.papers.results import Estimate
-from kernelweave.papers.run import split_generator
+from reproduce import ye2007
+from reproduce.experiment import Split
+from reproduce.results import Estimate
+from reproduce.run import split_generator
 
 Data = tuple[np.ndarray, np.ndarray]
 #: Name of the table and number of classes used; None: all classes, with all rows.

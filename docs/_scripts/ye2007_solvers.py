@@ -19,8 +19,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from kernelweave import Fisher, Simplex, solve
 from kernelweave.kernels import DenseBank
-from kernelweave.papers import ye2007
-from kernelweave.papers.run import split_generator
+from reproduce import ye2007
+from reproduce.run import split_generator
 
 LAMBDA = ye2007.LAMBDA
 SETS = ("heart", "ionosphere", "sonar")

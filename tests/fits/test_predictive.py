@@ -15,9 +15,9 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import SAME_EVIDENCE, PredictivePath, choose_noise
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.papers.reference.printed_mixture import in_sample
 from kernelweave.solvers import solve
 from kernelweave.weights import Simplex
+from reproduce.reference.printed_mixture import in_sample
 
 LEVELS = np.array([1e-3, 0.1, 0.5, 20.0])
 

@@ -20,7 +20,7 @@ from kernelweave import (
 )
 from kernelweave.inspection import weight_ranges
 from kernelweave.kernels import RBF, Linear, Polynomial
-from kernelweave.papers import lanckriet2002
+from reproduce import lanckriet2002
 
 cp = pytest.importorskip("cvxpy")
 

@@ -26,10 +26,10 @@ from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear, Pipe
 from kernelweave.models.mixture import weights as _mixture_weights
 from kernelweave.models.mixture.projection import posterior_weights, prior_weights
-from kernelweave.papers.reference.printed_mixture import printed_weights
 from kernelweave.solvers import solve
 from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.weights import Simplex
+from reproduce.reference.printed_mixture import printed_weights
 
 #: New rows may lack views that few training rows lack.
 LACKING = "ignore:.*(lacks? the view|without any view)"

@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 import kernelweave
 from estimators import SETTINGS, documented, every_estimator, targets_for
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.papers import reference
+from reproduce import reference
 
 SOURCE = Path(kernelweave.__file__).parent
 VIEWS = [("sepal", "rbf", [0, 1]), ("petal", "linear", [2, 3])]

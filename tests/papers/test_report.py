@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from kernelweave.papers import Published, report
-from kernelweave.papers.report import (
+from reproduce import Published, report
+from reproduce.report import (
     MARK,
     cell_rows,
     insert_markdown,
@@ -18,8 +18,8 @@ from kernelweave.papers.report import (
     write_csv,
     write_picture,
 )
-from kernelweave.papers.results import ONE_SPLIT, Estimate, Results
-from kernelweave.papers.run import run_experiment
+from reproduce.results import ONE_SPLIT, Estimate, Results
+from reproduce.run import run_experiment
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 
 import kernelweave
 from kernelweave.cli.terminal import Output, print_traceback
-from kernelweave.papers import PAPERS
+from reproduce import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
 INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)

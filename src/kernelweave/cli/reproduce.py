@@ -17,11 +17,11 @@ from kernelweave.cli.folder import (
 )
 from kernelweave.cli.output import print_table, shown_warnings
 from kernelweave.cli.progress import progress_bar
-from kernelweave.papers import load_paper, report
-from kernelweave.papers.experiment import Experiment
-from kernelweave.papers.results import Results
-from kernelweave.papers.run import missing_rows, run_experiment
 from kernelweave.views.columns import counted
+from reproduce import load_paper, report
+from reproduce.experiment import Experiment
+from reproduce.results import Results
+from reproduce.run import missing_rows, run_experiment
 
 #: The file that marks a folder as ours.
 REPRODUCE_MARK = "reproduce.json"

@@ -36,7 +36,7 @@ from sklearn.svm import SVC
 
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.papers.experiment import (
+from reproduce.experiment import (
     Columns,
     Finding,
     Split,
@@ -46,8 +46,8 @@ from kernelweave.papers.experiment import (
     read_paper,
     table_rows,
 )
-from kernelweave.papers.figures import bars
-from kernelweave.papers.results import Results
+from reproduce.figures import bars
+from reproduce.results import Results
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8

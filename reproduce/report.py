@@ -13,8 +13,9 @@ import kernelweave
 from kernelweave._files import require_file, to_csv
 from kernelweave._writing import written_whole
 from kernelweave.inspection._figure import can_draw, save_figure
-from kernelweave.papers.experiment import Published
-from kernelweave.papers.results import (
+from kernelweave.views.columns import counted
+from reproduce.experiment import Published
+from reproduce.results import (
     BETTER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -22,7 +23,6 @@ from kernelweave.papers.results import (
     Cell,
     Results,
 )
-from kernelweave.views.columns import counted
 
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
