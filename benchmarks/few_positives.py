@@ -8,6 +8,8 @@ support vector machines of scikit-learn get the mean of the same kernels.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score
@@ -15,6 +17,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduce.results import Estimate
 
 WIDTH, SHARE, N_NEW = 10, 0.05, 2000

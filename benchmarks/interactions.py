@@ -11,8 +11,10 @@ leave-one-out errors. Prints the tables of docs/user_guide/defaults.md.
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from harness import clocked
@@ -22,6 +24,8 @@ from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.models.shared.interactions import WORTHWHILE
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduce.results import Estimate
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.

@@ -1,6 +1,6 @@
 """The experiments of the papers, rebuilt; one module per paper.
 
-``kernelweave reproduce PAPER`` runs them, compares each cell of a table with what the
+``python -m reproduce PAPER`` runs them, compares each cell of a table with what the
 paper reports, and draws its figures.
 
 To add a paper, write a module ``<key>.py`` that ends in::
@@ -52,17 +52,8 @@ bars, tables, CSV files and plots - is common to all papers and done by the modu
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from reproduce.experiment import (
-        Claim,
-        Experiment,
-        Measure,
-        Paper,
-        Published,
-        Split,
-    )
+from reproduce.experiment import Claim, Experiment, Measure, Paper, Published, Split
 
 __all__ = [
     "PAPERS",
@@ -85,15 +76,3 @@ def load_paper(key: str) -> Paper:
         raise ValueError(f"the paper must be one of {', '.join(PAPERS)}; got {key!r}")
     paper: Paper = importlib.import_module(f"reproduce.{key}").PAPER
     return paper
-
-
-def __getattr__(name: str) -> object:
-    """A name of ``experiment``, imported on first use: the command line lists papers.
-
-    Its parser would otherwise wait a second for scikit-learn.
-    """
-    if name in __all__:
-        module = importlib.import_module("reproduce.experiment")
-        globals()[name] = getattr(module, name)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

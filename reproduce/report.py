@@ -245,7 +245,7 @@ def write_picture(folder: Path, results: Results) -> Path | None:
 
 def commit() -> str:
     """The commit of a checkout, or the version of an installation."""
-    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[3]
+    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[1]
     # An environment inside another repository is not a checkout of this one.
     if not (root / ".git").exists():
         return version

@@ -40,6 +40,8 @@ from kernelweave.cli import fit
 from kernelweave.cli.main import INPUT_ERRORS, build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
 from kernelweave.persistence import HEADER, MODEL
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduce import Experiment, Measure
 from reproduce.run import list_jobs, run_experiment
 

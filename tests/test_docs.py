@@ -204,7 +204,7 @@ def listed_names():
 
 
 #: For those who read the papers, not for those who use the estimators.
-OF_THE_PAPERS = ("kernelweave.fits", "reproduce", "kernelweave.solvers.local")
+OF_THE_PAPERS = ("kernelweave.fits", "kernelweave.solvers.local")
 
 
 def imported(code):

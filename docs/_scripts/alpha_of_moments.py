@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from reproduce.results import Estimate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -11,8 +11,10 @@ the tables in docs/papers/ye2007.md.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -22,6 +24,8 @@ from sklearn.preprocessing import minmax_scale, normalize, scale
 from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from reproduce import ye2007
 from reproduce.experiment import Split
 from reproduce.results import Estimate

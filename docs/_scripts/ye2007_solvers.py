@@ -11,7 +11,9 @@ accuracy on all rows not used for training.
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -19,6 +21,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from kernelweave import Fisher, Simplex, solve
 from kernelweave.kernels import DenseBank
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from reproduce import ye2007
 from reproduce.run import split_generator
 
