@@ -21,7 +21,7 @@ from kernelweave.models.shared.base import (
     check_learner_parameters,
     class_task,
     discriminate,
-    fisher_criteria,
+    fisher_criterion,
     fit_method,
     learn_classes,
 )
@@ -386,11 +386,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         pose = partial(self._pose, priors=priors, measure=measure)
         return discriminate(*pose_and_choose(options, pose, *rows))
 
-    def _criteria(
+    def _weight_criterion(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
-    ) -> list[Criterion]:
+    ) -> Criterion:
         """Fisher's problem of the classes."""
-        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
+        return fisher_criterion(self._pose, self.alpha, bank, targets, design)
 
     def _pose(self, *rows: Any, **how: Any) -> ClassTask:
         """The task of :func:`class_task`, with its convex problem."""

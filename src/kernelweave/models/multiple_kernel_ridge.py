@@ -25,7 +25,7 @@ from kernelweave.models.shared.base import (
     Psd,
     available,
     check_learner_parameters,
-    fisher_criteria,
+    fisher_criterion,
     fit_method,
     lazily,
     learn_rows,
@@ -317,11 +317,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             steepness=fit.steepness(task.target),
         )
 
-    def _criteria(
+    def _weight_criterion(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
-    ) -> list[Criterion]:
+    ) -> Criterion:
         """Fisher's problem of the outputs."""
-        return fisher_criteria(self._pose, self.alpha, bank, targets, design)
+        return fisher_criterion(self._pose, self.alpha, bank, targets, design)
 
     def _pose(
         self,

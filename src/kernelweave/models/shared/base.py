@@ -214,13 +214,13 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", all_or_nothing(checked_fit))
 
 
-def fisher_criteria(
+def fisher_criterion(
     pose: Callable[..., Task],
     alpha: Any,
     bank: Bank,
     targets: np.ndarray,
     design: RowDesign,
-) -> list[Criterion]:
+) -> Criterion:
     """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``."""
     if design.weights is not None:
         kernels = (bank.kernel(i) for i in range(bank.n_kernels))
@@ -230,7 +230,7 @@ def fisher_criteria(
     alpha = "learn" if isinstance(alpha, str) else float(alpha)
     criterion = pose(bank, targets, design).criterion
     assert criterion is not None  # tasks of learners have one
-    return [criterion(alpha)]
+    return criterion(alpha)
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -621,11 +621,11 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Fitted]
-    #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
-    #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
-    #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
-    #: outputs (m, t). None if the weights solve no such problem.
-    _criteria: Callable[[Bank, np.ndarray, RowDesign], list[Criterion]] | None = None
+    #: ``_weight_criterion(bank, targets, design)``: the convex problem that the weights
+    #: solve over ``_weight_set``, for ``inspection`` to solve again on m of the rows:
+    #: centred kernels of trace m, with codes of classes (m,) or outputs (m, t). None if
+    #: the weights solve no such problem.
+    _weight_criterion: Callable[[Bank, np.ndarray, RowDesign], Criterion] | None = None
     norm_: float | None
     _portions: Any = None  # the rows of ``partial_fit`` so far
     _has_groups: bool = False  # whether ``fit`` was given groups
@@ -988,7 +988,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights(self) -> np.ndarray:
-        """Weights (p,) of the kernels; (p, k) if each class has its own."""
+        """Weights (p,) of the kernels."""
         return to_numpy(self.kernel_weights_)
 
     @property
