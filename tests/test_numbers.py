@@ -210,7 +210,7 @@ CERTIFIED = (
 @in_turn(
     model=[
         *some(CERTIFIED, is_certified, views="precomputed", tol=1e-6),
-        MixtureKDA("precomputed", weights="shared", likelihood="tprocess"),
+        MixtureKDA("precomputed", weights="shared"),
     ],
     share=[1e-6, 1e-10],
 )

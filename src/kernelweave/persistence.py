@@ -101,11 +101,9 @@ SELECTS = (
     "mutual_info_regression",
     "r_regression",
 )
-#: What runs no code of others: the only function that fitted models refer to; sparse
-#: rows; the dtypes that scikit-learn's imputers keep; selectors of columns; and values
-#: in tables.
+#: What runs no code of others: sparse rows; the dtypes that scikit-learn's imputers
+#: keep; selectors of columns; and values in tables.
 HARMLESS = (
-    "kernelweave.models.mixture.projection.posterior_weights",
     "scipy.sparse._csr.csr_array",
     "scipy.sparse._csr.csr_matrix",
     "numpy.dtype",
