@@ -261,7 +261,6 @@ def test_every_page_has_code():
         "index",
         "glossary",
         "defaults",
-        "several_gpus",
         "agreement",
     }
     assert sum(len(list(blocks(page))) for page in PAGES) >= 25
