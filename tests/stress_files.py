@@ -41,7 +41,7 @@ from kernelweave.cli.main import INPUT_ERRORS, build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
 from kernelweave.persistence import HEADER, MODEL
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[1]))  # last: it has a conftest too
 from reproduce import Experiment, Measure
 from reproduce.run import list_jobs, run_experiment
 

@@ -42,7 +42,7 @@ FILES = (
     "projection.png",
     "predicted.png",
 )
-#: Every file that a run may write; earlier versions did not list theirs.
+#: Every file that a run may write.
 OURS = (*FILES, "report.html")
 #: Prefix of those that hold the old files while new ones move in.
 ASIDE = f"{HIDDEN}old-"
@@ -284,7 +284,7 @@ def _our_files(mark: Path) -> list[str] | None:
         return None
     listed = content.get(FILES_KEY)
     if not isinstance(listed, list):
-        return list(OURS)
+        return None
     # Anyone may edit the list, so only names that we use count.
     return [name for name in OURS if name in listed]
 

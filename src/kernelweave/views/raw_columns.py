@@ -305,10 +305,6 @@ def _put_together(parts: dict[str, Any]) -> Any:
     import pandas as pd
 
     kinds, names = parts["kinds"], parts["names"]
-    if "plain" in parts:  # of version 0.1.0, which kept all numbers together
-        pairs = zip(kinds, parts["plain"], strict=True)
-        kinds = ["float64" if plain else kind for kind, plain in pairs]
-        parts = parts | {"blocks": {"float64": parts["numbers"]}}
     blocks = parts["blocks"]
     pieces = [
         pd.DataFrame(block, columns=_places(kinds, kind))

@@ -682,11 +682,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         self.views, params = with_params_of_views(views, params, own, owner)
         return super().set_params(**params)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[misc]
-        if "kernel_weights_" in state and "_at_fit" not in state:  # of version 0.1.0
-            self._keep_parameters()
-
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return storable(state, self._get_param_names(), type(self).__name__)
@@ -755,9 +750,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             found += ColumnPlan(uses).records(view.name)
         return found
 
-    def _keep_parameters(self) -> None:
-        self._at_fit = {name: getattr(self, name) for name in self._kept}
-
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions
         if rows.noted:
@@ -776,7 +768,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """
         self._forget()
         self._set_columns(rows)
-        self._keep_parameters()
+        self._at_fit = {name: getattr(self, name) for name in self._kept}
         self.kernel_map_, self._like = rows.kernel_map, rows.like
         self.kernel_names_ = list(rows.kernel_map.names)
         weights = rows.kernel_map.spread(weights)
