@@ -73,12 +73,12 @@ def training_digests(
 
     There are none (n = 0) if the notes hold something else.
     """
-    given = digests(samples, y)
+    of_samples = digests(samples, y)
     try:
         raw = np.frombuffer(base64.b64decode(notes.get(TRAINING, "")), dtype="<u8")
-        return raw.reshape(-1, given.shape[1]), given
+        return raw.reshape(-1, of_samples.shape[1]), of_samples
     except ValueError:
-        return given[:0], given
+        return of_samples[:0], of_samples
 
 
 def were_seen(new: Any, training: Any) -> np.ndarray:
