@@ -16,6 +16,8 @@ PYTEST_ARGS ?=
 # How long "make fuzz" looks for a seed that fails.
 FUZZ_MINUTES ?= 10
 BENCH_ARGS ?=
+# Which tables of which paper: make papers PAPERS_ARGS="ye2007 --table 1 --quick"
+PAPERS_ARGS ?= --help
 # The tests and the benchmarks run torch on the processor; a newer one may bring gigabytes
 # of GPU libraries. "make test TORCH=" goes without it, and skips its tests.
 TORCH ?= torch==2.13.0
@@ -33,7 +35,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DEFAULT_GOAL := help
 
 .PHONY: help demo check test test-browser test-minimum test-newest test-rounding fuzz \
-    audit lint format bench bench-scale docs clean distclean
+    audit lint format papers bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -95,6 +97,9 @@ format: $(VENV)/.dev ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+papers: $(VENV)/.papers ## repeat the experiments of the papers, and compare
+	$(ONE_THREAD) $(BIN)/python -m reproduce $(PAPERS_ARGS)
+
 bench: $(VENV)/.bench ## measure speed and memory against other software
 	$(ONE_THREAD) $(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
@@ -109,7 +114,7 @@ clean: ## remove what the other targets made, except .venv
 	rm -rf build dist kernelweave-demo
 	rm -rf docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src reproduce tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
 	rm -rf $(VENV) $(VENV)-audit $(VENV)-minimum $(VENV)-newest
@@ -159,6 +164,11 @@ $(VENV)/.browser: $(VENV)/.dev
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with the documentation tools"
 	$(PIP) install --quiet -e ".[all]" --group docs
+	@touch $@
+
+$(VENV)/.papers: pyproject.toml | $(VENV)/.python
+	@echo "Installing kernelweave with what the papers' tables need"
+	$(PIP) install --quiet -e ".[plot,sdp,progress,dask]"
 	@touch $@
 
 # MKLpy is under the GPL, so that it stays a tool of the benchmarks and out of the metadata

@@ -8,6 +8,8 @@ support vector machines of scikit-learn get the mean of the same kernels.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score
@@ -15,7 +17,9 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.papers.results import Estimate
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reproduce.results import Estimate
 
 WIDTH, SHARE, N_NEW = 10, 0.05, 2000
 VIEWS = [(f"v{i}", "auto", slice(i * WIDTH, (i + 1) * WIDTH)) for i in range(3)]

@@ -10,8 +10,10 @@ and with products. Prints the tables of docs/user_guide/defaults.md.
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from harness import clocked
@@ -20,7 +22,9 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.papers.results import Estimate
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reproduce.results import Estimate
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
 DRAWN = {

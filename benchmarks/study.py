@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import sys
 import warnings
 
 import numpy as np
@@ -37,7 +38,9 @@ from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.datasets import fetch_expression, fetch_views
-from kernelweave.papers.results import Estimate
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from reproduce.results import Estimate
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "study.json"

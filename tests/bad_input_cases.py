@@ -2302,8 +2302,6 @@ BAD = {
     "output": ("both", None),
     "label_kernel": ("polynomial", None, 3),
     "projection": ("middle", None),
-    "likelihood": ("poisson", None),
-    "dof": (2.0, np.nan, True, "many"),
     "concentration": (-0.1, np.nan, True, "much"),
     "amplitude": ("large", None),
     "class_weight": (True, 2.0),

@@ -60,7 +60,6 @@ SETTINGS: dict[str, BaseEstimator] = {
     "MultipleKernelRidge-nystroem": MultipleKernelRidge(norm=1, alpha=0.1, **NYSTROEM),
     "MultipleKernelSVC": MultipleKernelSVC(tol=1e-3),
     "MultipleKernelSVC-learn": MultipleKernelSVC(margin="l2", C="learn"),
-    "MultipleKernelSVC-per_class": MultipleKernelSVC(norm=2, weights="per_class"),
     "TransductiveKernelSVC": TransductiveKernelSVC(signed=False, tol=1e-3),
     "TransductiveKernelSVC-signed": TransductiveKernelSVC(tol=1e-2),
     "KernelAlignment": KernelAlignment(),
@@ -109,7 +108,6 @@ ONE_EACH = (
 QUICK = {"TransductiveKernelSVC": {"signed": False}}
 #: Settings whose predictions are computed in a way of their own.
 OWN_WAYS = (
-    "MultipleKernelSVC-per_class",
     "SubspaceKernelSVC-plain",
     "MixtureKDA-posterior",
 )
@@ -266,7 +264,7 @@ def is_certified(model: BaseEstimator) -> bool:
 
 def poses_problem(model: BaseEstimator) -> bool:
     """Whether inspection can solve the convex problem of the weights again."""
-    return model._criteria is not None
+    return model._weight_criterion is not None
 
 
 def is_fixed_sum(model: BaseEstimator) -> bool:

@@ -39,9 +39,11 @@ import kernelweave
 from kernelweave.cli import fit
 from kernelweave.cli.main import INPUT_ERRORS, build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
-from kernelweave.papers import Experiment, Measure
-from kernelweave.papers.run import list_jobs, run_experiment
 from kernelweave.persistence import HEADER, MODEL
+
+sys.path.append(str(Path(__file__).parents[1]))  # last: it has a conftest too
+from reproduce import Experiment, Measure
+from reproduce.run import list_jobs, run_experiment
 
 #: What reading one mutated file may take, in bytes.
 MEMORY = 100 * 2**20

@@ -30,7 +30,6 @@ TIGHT = (
     *ONE_EACH,
     "MultipleKernelFDA-l2-learn",
     "MultipleKernelSVC-learn",
-    "MultipleKernelSVC-per_class",
     "KernelAlignment-features",
 )
 OTHERS = (

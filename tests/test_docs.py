@@ -204,7 +204,7 @@ def listed_names():
 
 
 #: For those who read the papers, not for those who use the estimators.
-OF_THE_PAPERS = ("kernelweave.fits", "kernelweave.papers", "kernelweave.solvers.local")
+OF_THE_PAPERS = ("kernelweave.fits", "kernelweave.solvers.local")
 
 
 def imported(code):
@@ -261,7 +261,6 @@ def test_every_page_has_code():
         "index",
         "glossary",
         "defaults",
-        "several_gpus",
         "agreement",
     }
     assert sum(len(list(blocks(page))) for page in PAGES) >= 25

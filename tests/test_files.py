@@ -29,7 +29,7 @@ from kernelweave import _files, _writing
 from kernelweave.cli import folder
 from kernelweave.cli.main import main
 from kernelweave.cli.read import read_frame
-from kernelweave.papers.run import run_experiment
+from reproduce.run import run_experiment
 
 for needed in ("pandas", "pyarrow.parquet", "openpyxl", "skops"):
     pytest.importorskip(needed)
@@ -212,12 +212,17 @@ def moments(rng, action, few):
     return [*late.tolist(), *rng.integers(1, total + 1, size=n).tolist()]
 
 
+def mark_of(text):
+    """A mark with this text, which lists every file that a run may write."""
+    return json.dumps({folder.MARK_KEY: text, folder.FILES_KEY: list(folder.OURS)})
+
+
 def write_results(name, text):
     with folder.new_results(name) as draft:
         for file in folder.OURS:
             content = text
             if file == folder.MARK_FILE:
-                content = f'{{"{folder.MARK_KEY}": "{text}"}}'
+                content = mark_of(text)
             with draft.file(file, "text") as path:
                 path.write_text(content)
 
@@ -266,9 +271,8 @@ def test_a_killed_run_never_leaves_an_old_model_beside_new_results(
             )
         with folder.new_results("out") as draft:
             for file in folder.OURS[:2]:
-                content = f'{{"{folder.MARK_KEY}": "{text}"}}'
                 with draft.file(file, "text") as path:
-                    path.write_text(content)
+                    path.write_text(mark_of(text))
             with draft.elsewhere("model.kw") as path:
                 path.write_text(text)
 
@@ -373,10 +377,10 @@ def test_a_killed_experiment_resumes(tmp_path, rng):
 def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
     (tmp_path / f"{_writing.DRAFT}0123456789ab").write_text("{")
     (tmp_path / f"{folder.HIDDEN}0123456789ab").mkdir()
-    assert folder.prepare_folder(str(tmp_path)) == tmp_path
+    folder._check(tmp_path)
     (tmp_path / ".notes").write_text("of the user")
     with pytest.raises(ValueError, match="holds files that kernelweave did not write"):
-        folder.prepare_folder(str(tmp_path))
+        folder._check(tmp_path)
 
 
 def test_files_left_beside_the_folder_are_removed(tmp_path):
@@ -583,9 +587,9 @@ def test_results_keep_their_permissions(tmp_path, monkeypatch, usual_umask):
         path.chmod(0o600)
     with folder.new_results("out") as draft:
         for file in folder.OURS:
-            content = {folder.MARK_KEY: "new"} if file == folder.MARK_FILE else "new"
+            content = mark_of("new") if file == folder.MARK_FILE else "new"
             with draft.file(file, "text") as path:
-                path.write_text(json.dumps(content))
+                path.write_text(content)
         for name in ("page.html", "new.html"):
             with draft.elsewhere(name) as path:
                 write_one(path)
@@ -626,7 +630,7 @@ def test_links_are_followed(tmp_path, monkeypatch):
 
 def write_all_to(draft, text):
     with draft.file(folder.MARK_FILE, "text") as path:
-        path.write_text(json.dumps({folder.MARK_KEY: text}))
+        path.write_text(mark_of(text))
 
 
 @pytest.mark.parametrize("length", [242, 243, 255])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import io
 import json
 import os
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -79,44 +77,13 @@ def test_the_same_bits_after_loading(estimator, tmp_path):
     assert str(same.get_params()) == str(model.get_params())
 
 
-#: What released versions have saved; see tests/releases/write.py.
-RELEASES = Path(__file__).parent / "releases"
-SAVED = sorted(RELEASES.glob("*/*.kw.gz"))
-
-
-@pytest.mark.parametrize(
-    "path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
-def test_files_of_released_versions_keep_loading(path, tmp_path):
-    (tmp_path / "model.kw").write_bytes(gzip.decompress(path.read_bytes()))
-    model = kernelweave.load(tmp_path / "model.kw")
-    told = json.loads((path.parent / "values.json").read_text(encoding="utf-8"))
-    wanted = told["values"][path.name.removesuffix(".kw.gz")]
-    # Other versions of NumPy and SciPy round differently.
-    np.testing.assert_allclose(
-        output(model, np.array(told["X"])), wanted, rtol=1e-9, atol=1e-12
-    )
-    assert read_header(tmp_path / "model.kw")["versions"]["kernelweave"] == (
-        path.parent.name
-    )
-    if path.name.startswith("portions"):
-        again = model.partial_fit(np.array(told["X"]), np.arange(12) % 2)
-        assert again.score(told["X"], np.arange(12) % 2) >= 0.9  # measured: 1
-
-
 def test_every_kind_of_model_is_saved_above():
-    """Bits are compared for each estimator, and every release has its files."""
     public = {
         found
         for found in (getattr(kernelweave, name) for name in kernelweave.__all__)
         if isinstance(found, type) and issubclass(found, BaseEstimator)
     }
     assert public <= {type(SETTINGS[name]) for name in ONE_EACH}
-    changes = (RELEASES.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
-    released = re.findall(r"^## (\d[\d.]*)$", changes, re.MULTILINE)
-    kept = {path.parent.name for path in RELEASES.glob("*/values.json")}
-    assert set(released) == kept
-    assert kernelweave.__version__ in released or ".dev" in kernelweave.__version__
 
 
 @pytest.mark.parametrize("estimator", some([*ONE_EACH, *EXPLICIT]))
@@ -217,9 +184,6 @@ def test_a_file_says_the_same_of_many_columns_once(tmp_path):
     assert same.column_summary_ == model.column_summary_
     (view,) = model._views
     assert same._views == [view]
-    earlier = object.__new__(type(view.plan))  # as 0.1.0 wrote it
-    earlier.__setstate__({"uses": view.plan.uses})
-    assert earlier == view.plan
 
 
 def test_searches_and_calibrated_classifiers(tmp_path):
@@ -326,10 +290,10 @@ def test_what_cannot_be_saved_says_so(tmp_path):
     ("name", "ours"),
     [
         ("kernelweave.models.kernel_fda.KernelFDA", True),
-        ("kernelweave.models.mixture.projection.posterior_weights", True),
+        ("kernelweave.models.mixture.projection.posterior_weights", False),
         ("kernelweave.models.shared.base.np", False),  # imported there, not defined
         ("kernelweave.models.kernel_fda.partial", False),
-        ("kernelweave.cli.folder.prepare_folder", False),
+        ("kernelweave.cli.folder.write_mark", False),
         ("kernelweave.models.no_such_module.Class", False),
         ("kernelweaver.models.Class", False),
         ("sklearn.model_selection._split.train_test_split", False),
@@ -355,10 +319,13 @@ def members_of(content):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def newer(content):
-    members = members_of(content)
-    header = json.loads(members[HEADER]) | {"format": FORMAT + 1}
-    return archive_of(members | {HEADER: json.dumps(header)})
+def with_format(number):
+    def changed(content):
+        members = members_of(content)
+        header = json.loads(members[HEADER]) | {"format": number}
+        return archive_of(members | {HEADER: json.dumps(header)})
+
+    return changed
 
 
 def compressed(content):
@@ -422,7 +389,8 @@ REFUSED = {
     "truncated": (lambda c: c[: len(c) // 2], "damaged"),
     "text": (lambda c: b"patient,label\n1,2\n", "damaged"),
     "another archive": (lambda c: archive_of({"a": b"b"}), "something else"),
-    "newer format": (newer, "update kernelweave"),
+    "newer format": (with_format(FORMAT + 1), "format is 2, .*: update kernelweave"),
+    "older format": (with_format(FORMAT - 1), "format is 0, .*: fit the model again"),
     "compressed": (compressed, "compressed"),
     "changed": (
         lambda c: archive_of(members_of(c) | {MODEL: b"PK"}),

@@ -60,8 +60,8 @@ def uses(X: Any, y: Any) -> None:
     _ = model.kernel_weights_, model.kernel_names_, model.cv_score_, model.loo_score_
     ridge = MultipleKernelRidge(norm="loo").fit(X, y)
     _ = ridge.intercept_, ridge.loo_errors_, ridge.predict(X)
-    svc = MultipleKernelSVC(margin="l2", C="learn", weights="per_class").fit(X, y)
-    _ = svc.support_, svc.class_kernel_weights_, svc.decision_function(X)
+    svc = MultipleKernelSVC(margin="l2", C="learn").fit(X, y)
+    _ = svc.support_, svc.C_, svc.decision_function(X)
     assert_type(KernelFDA(alpha="loo").fit(X, y), KernelFDA)
     assert_type(TransductiveKernelSVC().fit(X, y), TransductiveKernelSVC)
     assert_type(KernelAlignment(output="features").fit(X, y), KernelAlignment)

@@ -46,7 +46,7 @@ class CappedKernelRidge(RegressorMixin, KernelModel):
         progress = Progress(self, X, y, None)
         bank, mean = rows.kernels(progress.kernel), np.mean(outputs, axis=0)
 
-        (criterion,) = self._criteria(bank, outputs, design)
+        criterion = self._weight_criterion(bank, outputs, design)
         solution = solve(criterion, self._weight_set, callback=progress.iteration)
         coef = criterion.evaluate(solution.weights).coef  # (n, 1)
         problem = f"ridge regression, weights of at most {self.cap:g}"
@@ -61,9 +61,9 @@ class CappedKernelRidge(RegressorMixin, KernelModel):
     def _weight_set(self):
         return CappedSimplex(self.cap)
 
-    def _criteria(self, bank, outputs, design):
+    def _weight_criterion(self, bank, outputs, design):
         """The convex problem, which inspection solves again on some of the rows."""
-        return [Fisher(bank, outputs - np.mean(outputs, axis=0), self.alpha)]
+        return Fisher(bank, outputs - np.mean(outputs, axis=0), self.alpha)
 
     def predict(self, X):
         """Predicted targets of new rows, (m,)."""

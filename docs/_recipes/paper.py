@@ -1,9 +1,10 @@
 """A new paper: one table, with a claim.
 
-In the package this is a module of ``kernelweave.papers`` that defines ``PAPER`` at the
-end, and its key is listed in ``kernelweave.papers.PAPERS``. Rows are data sets and
-columns are methods. Functions are defined at module level, since splits run in several
-processes. Caching of splits, resuming, tables and figures are shared by all papers.
+In the folder ``reproduce`` this is a module that defines ``PAPER`` at the end, and its
+key is listed in ``reproduce.PAPERS``; by hand, run this file with ``PYTHONPATH=.`` from
+the root of a checkout. Rows are data sets and columns are methods. Functions are
+defined at module level, since splits run in several processes. Caching of splits,
+resuming, tables and figures are shared by all papers.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 from sklearn.datasets import load_wine
 
 from kernelweave import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
-from kernelweave.papers.experiment import partition
-from kernelweave.papers.run import run_experiment
+from reproduce import Claim, Experiment, Measure, Paper, Published
+from reproduce.experiment import partition
+from reproduce.run import run_experiment
 
 
 def wine():

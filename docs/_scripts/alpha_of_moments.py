@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.papers.results import Estimate
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from reproduce.results import Estimate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from scale import draw, make_model

@@ -11,17 +11,21 @@ docs/papers/chen2008.md.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.preprocessing import minmax_scale, normalize, scale
 
 from kernelweave.models import KernelFDA
-from kernelweave.papers import chen2008
-from kernelweave.papers.experiment import first_rows, table_rows
-from kernelweave.papers.run import split_generator
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from reproduce import chen2008
+from reproduce.experiment import first_rows, table_rows
+from reproduce.run import split_generator
 
 SETS = {
     "Satimage": "satimage",

@@ -11,8 +11,10 @@ the tables in docs/papers/ye2007.md.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -22,10 +24,12 @@ from sklearn.preprocessing import minmax_scale, normalize, scale
 from kernelweave.datasets import fetch_views
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import ye2007
-from kernelweave.papers.experiment import Split
-from kernelweave.papers.results import Estimate
-from kernelweave.papers.run import split_generator
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from reproduce import ye2007
+from reproduce.experiment import Split
+from reproduce.results import Estimate
+from reproduce.run import split_generator
 
 Data = tuple[np.ndarray, np.ndarray]
 #: Name of the table and number of classes used; None: all classes, with all rows.

@@ -11,7 +11,9 @@ accuracy on all rows not used for training.
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -19,8 +21,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from kernelweave import Fisher, Simplex, solve
 from kernelweave.kernels import DenseBank
-from kernelweave.papers import ye2007
-from kernelweave.papers.run import split_generator
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from reproduce import ye2007
+from reproduce.run import split_generator
 
 LAMBDA = ye2007.LAMBDA
 SETS = ("heart", "ionosphere", "sonar")

@@ -67,7 +67,6 @@ _ROOMS = (
     "inspection",
     "kernels",
     "models",
-    "papers",
     "persistence",
     "protocols",
     "report",

@@ -46,7 +46,7 @@ from kernelweave.views.caches import (
 )
 from kernelweave.views.columns import some
 
-#: Increased when the layout of the archive changes; older files stay readable.
+#: Increased when files of earlier versions can no longer be read; others are refused.
 FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
@@ -80,16 +80,6 @@ SCIKIT_LEARN = (
 )
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
-#: Types that have moved since a release, by the name in the files it wrote.
-MOVED = {
-    "kernelweave.solvers.certify.Certificate": "kernelweave.solvers.solve.Certificate",
-    "kernelweave.kernels.maps.kernel_map.Centering": (
-        "kernelweave.kernels.centering.Centering"
-    ),
-    "kernelweave.kernels.maps.kernel_map.Standard": (
-        "kernelweave.kernels.centering.Standard"
-    ),
-}
 #: Endings of the functions of sklearn.metrics that a scorer may be made of ...
 SCORES = ("_score", "_loss", "_error")
 #: ... and those of sklearn.feature_selection that rate columns.
@@ -101,11 +91,9 @@ SELECTS = (
     "mutual_info_regression",
     "r_regression",
 )
-#: What runs no code of others: the only function that fitted models refer to; sparse
-#: rows; the dtypes that scikit-learn's imputers keep; selectors of columns; and values
-#: in tables.
+#: What runs no code of others: sparse rows; the dtypes that scikit-learn's imputers
+#: keep; selectors of columns; and values in tables.
 HARMLESS = (
-    "kernelweave.models.mixture.projection.posterior_weights",
     "scipy.sparse._csr.csr_array",
     "scipy.sparse._csr.csr_matrix",
     "numpy.dtype",
@@ -275,17 +263,13 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _rewritten(content: bytes) -> tuple[bytes, set[str]]:
-    """A model without caches whose types are named as today, and their names."""
+    """A model without caches, and the names of its types."""
     names: set[str] = set()
     is_changed = False
 
     def rewrite(part: dict[str, Any]) -> dict[str, Any]:
         nonlocal is_changed
-        name = f"{part.get('__module__')}.{part.get('__class__')}"
-        if name in MOVED:
-            is_changed, name = True, MOVED[name]
-            part["__module__"], _, part["__class__"] = name.rpartition(".")
-        names.add(name)
+        names.add(f"{part.get('__module__')}.{part.get('__class__')}")
         if part.get("__loader__") == "ObjectNode" and part.get("content"):
             attributes = part["content"].get("content")
             if isinstance(attributes, dict) and _is_cache(attributes.get("memory")):
@@ -381,11 +365,13 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
         for key, kind in HEADER_TYPES.items():
             if not isinstance(header.get(key), kind):
                 raise ModelFileError(f"its header has no {key!r} of the right type")
-        if header["format"] > FORMAT:
+        if header["format"] != FORMAT:
             made_by = str(header["versions"].get("kernelweave", "unknown"))
+            newer = header["format"] > FORMAT
+            cure = "update kernelweave" if newer else "fit the model again"
             raise ModelFileError(
                 f"its format is {header['format']}, written by version {made_by:.40}; "
-                f"this version reads formats up to {FORMAT}: update kernelweave"
+                f"this version reads format {FORMAT}: {cure}"
             )
         content = archive.read(MODEL)
         if hashlib.sha256(content).hexdigest() != header.get("sha256"):

@@ -696,7 +696,6 @@ TEXTS = {"id": "study 7", "label": "blind", "files": "a.csv", "cohort": "Zürich
     "notes",
     [
         *(ALL | {"training": digests} for digests in (3, "many", "AAAA")),
-        *(ALL | {"digests": digests} for digests in (3, "many", "AAAA")),
         NOTES,
         TEXTS,
     ],
@@ -1032,17 +1031,6 @@ def test_digests_are_limited(fitted):
     assert found.tolist() == [i % 4 == 0 for i in range(20)]
     size = len(read_header(fitted / "model.kw")["notes"][seen.TRAINING])
     assert size == N * 4 * 8 * 4 / 3
-
-
-def test_digests_of_version_0_1_0_are_read():
-    """They are those of exact numbers, without labels."""
-    from kernelweave.cli import seen
-
-    frame = pandas.DataFrame({"x": np.arange(6) / 7})
-    rows = SimpleNamespace(data=frame, views=[("x", "", ["x"])])
-    text = "AAAAAAAAAACXQSH+e8SIgi5YzVMDTo0GwBpTXqEEGIQ9gpZ46qFTnyXuxVNKFNJf"
-    training, given = seen.training_digests({"digests": text}, rows, np.arange(6))
-    assert np.array_equal(training, given)
 
 
 def test_classes_of_texts_beside_gaps():

@@ -348,14 +348,14 @@ def test_files_of_the_user_with_our_names_are_not_replaced(
     assert mine.read_text() == "of the user"
 
 
-def test_folders_of_earlier_versions(tmp_path, no_pictures):
+def test_a_mark_that_lists_no_files_is_not_ours(tmp_path, no_pictures, capsys):
     results = tmp_path / "results"
     results.mkdir()
     (results / "certificate.json").write_text('{"kernelweave_version": "0.0.1"}')
-    for name in ("weights.csv", "predictions.csv", "weights.png", "projection.png"):
-        (results / name).write_text("old")
-    assert main(FIT) == 0
-    assert {path.name for path in results.iterdir()} == TABLES
+    (results / "weights.csv").write_text("of the user")
+    assert main(FIT) == 2
+    assert "holds files that kernelweave did not write" in capsys.readouterr().err
+    assert (results / "weights.csv").read_text() == "of the user"
 
 
 @pytest.mark.parametrize("out", ["results", "new/and/deep", "there"])

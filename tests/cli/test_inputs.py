@@ -20,7 +20,7 @@ from kernelweave._files import require_text, special_kind, unpacked_text
 from kernelweave.cli import output
 from kernelweave.cli.main import main
 from kernelweave.exceptions import ModelFileError
-from kernelweave.papers.report import kept_text
+from reproduce.report import kept_text
 
 pandas = pytest.importorskip("pandas")
 

@@ -14,7 +14,6 @@ from kernelweave import (
     LpBall,
     Margin,
     MultipleKernelFDA,
-    MultipleKernelSVC,
     SignedSum,
     Simplex,
     solve,
@@ -188,11 +187,6 @@ def test_refusals(bank_and_signs, rng):
         criterion_ranges(criterion, SignedSum(bank))
     fixed = criterion_ranges(criterion, Uniform())["kernel 0"]
     assert fixed.low == pytest.approx(1 / 3) == fixed.high
-    X, y = rng.normal(size=(30, 4)), np.arange(30) % 3
-    views = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
-    model = MultipleKernelSVC(views, weights="per_class").fit(X, y)
-    with pytest.raises(ValueError, match="one set of weights per class"):
-        weight_ranges(model, X, y)
 
 
 @pytest.mark.one_seed

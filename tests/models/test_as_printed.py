@@ -23,7 +23,7 @@ from kernelweave import (
 from kernelweave.criteria import WithinFisher, binary_target
 from kernelweave.inspection import weight_ranges
 from kernelweave.kernels import RBF, DenseBank, Linear, Polynomial
-from kernelweave.papers import lanckriet2002
+from reproduce import lanckriet2002
 
 cp = pytest.importorskip("cvxpy")
 

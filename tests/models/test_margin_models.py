@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 from estimators import in_turn
@@ -144,44 +145,34 @@ def test_swapping_two_classes_changes_the_sign(make_problem):
     )
 
 
-def test_weights_per_class_are_those_of_the_two_class_problems(make_problem):
+@pytest.mark.parametrize("table", [False, True])
+def test_weights_of_each_class_come_from_one_against_the_rest(make_problem, table):
+    """scikit-learn's; the columns of the views stay theirs, also in a table by name."""
     problem = make_problem(3)
-    model = MultipleKernelSVC(problem.views, weights="per_class", tol=1e-9)
-    model.fit(problem.X, problem.y)
-    shared = clone(model).set_params(weights="shared").fit(problem.X, problem.y)
-    assert model.certificate_.value <= shared.certificate_.value * (1 + 1e-9)
-    assert model.class_kernel_weights_.shape == (3, 5)
-    total, below = 0.0, 0.0
-    for c in range(3):
-        alone = MultipleKernelSVC(problem.views, tol=1e-9)
-        alone.fit(problem.X, np.where(problem.y == c, 1, 0))
-        total += alone.certificate_.value
-        below += alone.certificate_.lower_bound
-        assert_allclose(
-            model.decision_function(problem.new)[:, c],
-            alone.decision_function(problem.new),
-            atol=1e-4,
+    X, new, views = problem.X, problem.new, problem.views
+    if table:
+        names = np.array([f"x{j}" for j in range(X.shape[1])])
+        X, new = (pd.DataFrame(rows, columns=names) for rows in (X, new))
+        views = [(name, kernel, names[part].tolist()) for name, kernel, part in views]
+    each = OneVsRestClassifier(MultipleKernelSVC(views, tol=1e-9)).fit(X, problem.y)
+    shared = MultipleKernelSVC(views, tol=1e-9).fit(X, problem.y)
+    total = sum(model.certificate_.value for model in each.estimators_)
+    assert total <= shared.certificate_.value * (1 + 1e-9)
+    shares = []
+    for c, model in enumerate(each.estimators_):
+        alone = MultipleKernelSVC(views, tol=1e-9).fit(
+            X, np.where(problem.y == c, 1, 0)
         )
-    assert_allclose(model.certificate_.value, total, rtol=1e-8)
-    assert_allclose(model.certificate_.gap, (total - below) / total, atol=1e-14)
-    assert not hasattr(shared, "class_kernel_weights_")
-
-
-def test_refitting_forgets_the_weights_of_classes(make_problem):
-    problem = make_problem(3)
-    model = MultipleKernelSVC(problem.views, weights="per_class")
-    model.fit(problem.X, problem.y)
-    model.set_params(weights="shared").fit(problem.X, problem.y)
-    assert not hasattr(model, "class_kernel_weights_")
-
-
-def test_two_classes_have_one_set_of_weights(make_problem):
-    problem = make_problem(2)
-    models = [
-        MultipleKernelSVC(problem.views, weights=weights).fit(problem.X, problem.y)
-        for weights in ("shared", "per_class")
-    ]
-    assert_allclose(models[0].kernel_weights_, models[1].kernel_weights_)
+        assert model.view_weights_ == alone.view_weights_
+        assert model.view_weights_.keys() == {name for name, *_ in views}
+        shares.append(list(model.view_shares_.values()))
+        assert_array_equal(
+            each.decision_function(new)[:, c], alone.decision_function(new)
+        )
+    assert np.ptp(shares, axis=0).max() > 0.01  # the classes do differ
+    assert_array_equal(
+        each.predict(new), np.argmax(each.decision_function(new), axis=1)
+    )
 
 
 def test_negative_weights_can_only_help(make_problem):
@@ -220,7 +211,6 @@ def test_the_hard_margin_separates_or_says_why_not(make_problem, rng):
         ({"norm": 0.5}, "'norm' parameter.*a number >= 1"),
         ({"norm": 2, "signed": True}, "signed=True.*norm=1; got norm=2"),
         ({"signed": "yes"}, "'signed' parameter.*bool; got 'yes'"),
-        ({"weights": "each"}, "'weights' parameter.*'per_class'"),
         ({"solver": "magic"}, "'solver' parameter.*'interior_point'"),
         ({"tol": 0}, "'tol' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),

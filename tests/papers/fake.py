@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from kernelweave.exceptions import MissingDataError
-from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
+from reproduce import Claim, Experiment, Measure, Paper, Published
 
 
 def half():
@@ -52,7 +52,7 @@ def needs_the_moon(results):
 
 
 def picture(results):
-    from kernelweave.papers.figures import bars
+    from reproduce.figures import bars
 
     return bars(results, ("score",), ("score",))
 

@@ -14,8 +14,8 @@ from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
-from kernelweave.papers.reference.alternation import alternate, best_weights
 from kernelweave.solvers.local.subspace import solve_joint
+from reproduce.reference.alternation import alternate, best_weights
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

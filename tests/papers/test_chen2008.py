@@ -11,9 +11,9 @@ from sklearn.svm import SVC
 from kernelweave.fits.alpha import LooPath
 from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.models import SubspaceKernelSVC
-from kernelweave.papers import chen2008, load_paper
-from kernelweave.papers.experiment import first_rows
-from kernelweave.papers.results import Results
+from reproduce import chen2008, load_paper
+from reproduce.experiment import first_rows
+from reproduce.results import Results
 
 #: One draw of small data shows that the program of a paper runs.
 pytestmark = pytest.mark.one_seed

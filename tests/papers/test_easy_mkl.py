@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave.kernels import DenseBank
-from kernelweave.papers.reference.easy_mkl import easy_mkl_weights
+from reproduce.reference.easy_mkl import easy_mkl_weights
 
 
 def by_definition(stack, y, lam):

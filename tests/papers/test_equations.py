@@ -10,6 +10,7 @@ import re
 import pytest
 
 import kernelweave
+import reproduce
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "papers" / "equations.md"
 #: How many numbered equations each paper has.
@@ -24,10 +25,10 @@ def sections():
 
 
 def found(name):
-    """The object of a name, dotted or not."""
-    module, rest = "kernelweave", name.removeprefix("kernelweave.").split(".")
-    value = kernelweave
-    for part in rest:
+    """The object of a name: of the papers, or else of the package, dotted or not."""
+    value = reproduce if name.startswith("reproduce.") else kernelweave
+    module = value.__name__
+    for part in name.removeprefix(f"{module}.").split("."):
         module = f"{module}.{part}"
         if not hasattr(value, part):
             value = importlib.import_module(module)

@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave.criteria import Margin
 from kernelweave.kernels import DenseBank
-from kernelweave.papers.reference.free_kernel import free_alignment, free_margin
+from reproduce.reference.free_kernel import free_alignment, free_margin
 
 pytest.importorskip("cvxpy")
 

@@ -9,9 +9,9 @@ from sklearn.svm import SVC
 from kernelweave import Simplex, solve
 from kernelweave.criteria import Margin
 from kernelweave.kernels import DenseBank
-from kernelweave.papers import Split, lanckriet2002, load_paper
-from kernelweave.papers.results import Results
-from kernelweave.papers.run import split_generator
+from reproduce import Split, lanckriet2002, load_paper
+from reproduce.results import Results
+from reproduce.run import split_generator
 
 EXPERIMENT = load_paper("lanckriet2002").select("table1")[0]
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from kernelweave.papers import PAPERS, load_paper
-from kernelweave.papers.results import BETTER, NOT_REPRODUCED, REPRODUCED, WORSE
+from reproduce import PAPERS, load_paper
+from reproduce.results import BETTER, NOT_REPRODUCED, REPRODUCED, WORSE
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kernelweave.kernels import RBF
-from kernelweave.papers import PAPERS, load_paper, yan2009, ye2007
-from kernelweave.papers.experiment import partition
-from kernelweave.papers.results import Results
-from kernelweave.papers.run import run_experiment, split_generator
+from reproduce import PAPERS, load_paper, yan2009, ye2007
+from reproduce.experiment import partition
+from reproduce.results import Results
+from reproduce.run import run_experiment, split_generator
 
 #: One draw of small data shows that the program of a paper runs.
 pytestmark = pytest.mark.one_seed

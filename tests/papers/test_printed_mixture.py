@@ -15,7 +15,7 @@ from kernelweave import ProbabilisticKDA
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF
-from kernelweave.papers.reference.printed_mixture import (
+from reproduce.reference.printed_mixture import (
     fit_printed_mixture,
     fit_printed_posterior,
     printed_variance,

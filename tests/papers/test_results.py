@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.papers import Measure, Published
-from kernelweave.papers.results import (
+from reproduce import Measure, Published
+from reproduce.results import (
     BETTER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -14,7 +14,7 @@ from kernelweave.papers.results import (
     Estimate,
     judge,
 )
-from kernelweave.papers.run import run_experiment
+from reproduce.run import run_experiment
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from kernelweave.papers.run import list_jobs, run_experiment, run_split, split_generator
+from reproduce.run import list_jobs, run_experiment, run_split, split_generator
 
 
 def count_calls(experiment, column="same"):
@@ -195,7 +195,7 @@ def test_dask_is_used_or_asked_for(fake, tmp_path, monkeypatch):
 
     fakes = types.SimpleNamespace(Client=Client)
     monkeypatch.setitem(sys.modules, "distributed", fakes)
-    monkeypatch.setattr("kernelweave.papers.run.parallel_config", config)
+    monkeypatch.setattr("reproduce.run.parallel_config", config)
     results = run_experiment(fake.FIGURE, 1, tmp_path, dask="tcp://here:1")
     assert asked == ["tcp://here:1", "dask", "closed"]
     assert results.rows == ["half"]
@@ -223,7 +223,7 @@ def test_workers_are_let_go_if_nobody_waits_for_them(fake, tmp_path, monkeypatch
         if finished:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("kernelweave.papers.run.Parallel", lambda **options: pieces)
+    monkeypatch.setattr("reproduce.run.Parallel", lambda **options: pieces)
     with pytest.raises(KeyboardInterrupt) as caught:  # which holds on to every frame
         run_experiment(fake.TABLE, 2, tmp_path, advance=interrupt)
     assert caught and ended == ["workers"]
@@ -234,7 +234,7 @@ def test_a_worker_that_is_killed_is_one_sentence(fake, tmp_path, monkeypatch):
         raise BrokenProcessPool("The exit codes of the workers are {SIGKILL(-9)}")
         yield
 
-    monkeypatch.setattr("kernelweave.papers.run.Parallel", lambda **options: killed)
+    monkeypatch.setattr("reproduce.run.Parallel", lambda **options: killed)
     words = "worker process was killed.*finished are kept.*perhaps with fewer jobs"
     with pytest.raises(ChildProcessError, match=words):
         run_experiment(fake.TABLE, 2, tmp_path, jobs=2)

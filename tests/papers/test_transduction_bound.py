@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave import TransductiveKernelSVC
 from kernelweave.exceptions import KernelWarning
-from kernelweave.papers.reference.transduction_bound import (
+from reproduce.reference.transduction_bound import (
     bound_of_model,
     learned_complexity,
     transduction_bound,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.papers import ye2007
-from kernelweave.papers.experiment import Split
+from reproduce import ye2007
+from reproduce.experiment import Split
 
 
 def test_kim_is_printed_9_over_10(monkeypatch, rng):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kernelweave.exceptions import MissingDataError
-from kernelweave.papers import load_paper, zhao2009
-from kernelweave.papers.results import Results
-from kernelweave.papers.run import run_experiment
+from reproduce import load_paper, zhao2009
+from reproduce.results import Results
+from reproduce.run import run_experiment
 
 #: One draw of small data shows that the program of a paper runs.
 pytestmark = pytest.mark.one_seed

@@ -11,11 +11,11 @@ import pytest
 from estimators import in_turn
 from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.kernels import DenseBank
-from kernelweave.papers.reference.free_kernel import free_alignment, free_margin
 from kernelweave.protocols import Method
 from kernelweave.solvers import reference as cone
 from kernelweave.solvers import solve
 from kernelweave.weights import LpBall, Simplex
+from reproduce.reference.free_kernel import free_alignment, free_margin
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ FILES = (
     "projection.png",
     "predicted.png",
 )
-#: Every file that a run may write; earlier versions did not list theirs.
+#: Every file that a run may write.
 OURS = (*FILES, "report.html")
 #: Prefix of those that hold the old files while new ones move in.
 ASIDE = f"{HIDDEN}old-"
@@ -216,27 +216,6 @@ def _remove_abandoned(place: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
-    """Make a folder for results written one by one; compare :func:`new_results`.
-
-    Parameters
-    ----------
-    name : str
-        The folder. It may exist if it is empty or was written by an earlier run.
-    mark : str, default="certificate.json"
-        The file that identifies an earlier run.
-
-    Returns
-    -------
-    folder : Path
-        The folder, which now exists.
-    """
-    folder = Path(name)
-    _check(folder, mark)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def write_mark(path: Path, content: dict[str, Any], files: list[str]) -> None:
     """Write the file that identifies a folder of results.
 
@@ -265,7 +244,7 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(finite, indent=2)
 
 
-def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = FILES) -> None:
+def _check(folder: Path, wanted: Iterable[str] = FILES) -> None:
     """Refuse a file, a folder that is not ours, or ``wanted`` files that are not."""
     existing = _existing(folder)
     if not existing.is_dir():
@@ -275,14 +254,14 @@ def _check(folder: Path, mark: str = MARK_FILE, wanted: Iterable[str] = FILES) -
     there = {path.name for path in folder.iterdir()}
     # a run that was killed may leave drafts
     visible = [name for name in there if not name.startswith(HIDDEN)]
-    ours = _our_files(folder / mark)
+    ours = _our_files(folder / MARK_FILE)
     if visible and ours is None:
         raise ValueError(
             f"the folder {str(folder)!r} holds files that kernelweave did not write; "
             "choose another folder with --out"
         )
     foreign = sorted(there.intersection(wanted).difference(ours or ()))
-    if foreign and mark == MARK_FILE:
+    if foreign:
         raise ValueError(
             f"kernelweave did not write {str(folder / foreign[0])!r} and will not "
             "replace it; move it, or choose another folder with --out"
@@ -305,7 +284,7 @@ def _our_files(mark: Path) -> list[str] | None:
         return None
     listed = content.get(FILES_KEY)
     if not isinstance(listed, list):
-        return list(OURS)
+        return None
     # Anyone may edit the list, so only names that we use count.
     return [name for name in OURS if name in listed]
 
@@ -466,13 +445,6 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         yield locked
     finally:
         os.close(handle)  # also unlocks
-
-
-@contextmanager
-def undisturbed(folder: Path) -> Iterator[None]:
-    """Keep interrupts and other runs from separating files that belong together."""
-    with _uninterrupted(), _locked(folder):
-        yield
 
 
 @contextmanager

@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import kernelweave
 from kernelweave.cli.terminal import Output, print_traceback
-from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
 INPUT_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
@@ -36,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     status : int
         0 on success, 1 if standard output could not be written, 2 for errors in the
-        input, 3 if a table of a paper stayed empty because data are missing, 130 after
-        Ctrl-C, or 128 plus the number of another signal.
+        input, 130 after Ctrl-C, or 128 plus the number of another signal.
     """
     return run(build_parser().parse_args(argv))
 
@@ -68,16 +65,13 @@ def _words(failure: OSError) -> str:
 def _status(arguments: argparse.Namespace) -> int:
     """Run the command; report errors in the input in one line."""
     try:
-        return _run(arguments)
+        _run(arguments)
+        return 0
     except (*INPUT_ERRORS, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
         if isinstance(error, KeyboardInterrupt):
-            state = "nothing was written"
-            if arguments.command == "reproduce":  # which keeps every finished split
-                state = "the same command resumes from here; finished splits are in "
-                state += str(Path(arguments.out) / arguments.paper / "cache")
-            print(f"kernelweave: interrupted; {state}", file=sys.stderr)
+            print("kernelweave: interrupted; nothing was written", file=sys.stderr)
             return 128 + (error.args[0] if error.args else signal.SIGINT)
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
@@ -92,7 +86,7 @@ def in_one_line(error: BaseException) -> str:
     return message if len(message) <= 1000 else f"{message[:1000]} ..."
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> None:
     """Run a command; print words, JSON or nothing, as the user wishes."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
@@ -100,12 +94,11 @@ def _run(arguments: argparse.Namespace) -> int:
     with redirect_stdout(
         io.StringIO() if arguments.json or arguments.quiet else output
     ):
-        found = function(arguments)
+        result = function(arguments)
     if arguments.json:
         from kernelweave.cli.folder import as_json  # loads scikit-learn, as commands do
 
-        print(as_json(found), file=output)
-    return found if isinstance(found, int) else 0
+        print(as_json(result), file=output)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,9 +137,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     common = argparse.ArgumentParser(add_help=False)
     traceback = "show the full traceback of an error"
-    common.add_argument("--debug", action="store_true", help=traceback)
-    words = argparse.ArgumentParser(add_help=False)
-    flag = partial(words.add_argument, action="store_true")
+    flag = partial(common.add_argument, action="store_true")
+    flag("--debug", help=traceback)
     flag("--json", help="print one JSON object instead of text")
     flag("--quiet", help="print nothing but warnings and errors")
     report = "report progress even if standard error is not a terminal"
@@ -154,11 +146,9 @@ def build_parser() -> argparse.ArgumentParser:
     learn = argparse.ArgumentParser(add_help=False)
     _add_learning(learn)
     for add in (_add_fit, _add_evaluate, _add_report):
-        add(partial(commands.add_parser, parents=[common, words, learn]))
+        add(partial(commands.add_parser, parents=[common, learn]))
     for add in (_add_demo, _add_predict, _add_inspect):
-        add(partial(commands.add_parser, parents=[common, words]))
-    _add_reproduce(partial(commands.add_parser, parents=[common]))
-    parser.set_defaults(json=False, quiet=False)  # of commands without these options
+        add(partial(commands.add_parser, parents=[common]))
     return parser
 
 
@@ -297,36 +287,6 @@ def _add_report(command: Command) -> None:
     _add(report, "--out", "PAGE.html", "the page", "kernelweave-report.html")
 
 
-def _add_reproduce(command: Command) -> None:
-    reproduce = command(
-        "reproduce",
-        help="rerun the experiments of a paper and compare",
-        description="Rerun the experiments of a paper, compare every cell of its "
-        "tables with ours, and write tables, CSV files and plots. Every finished split "
-        "is kept, so an interrupted run resumes where it stopped.",
-    )
-    option = partial(_add, reproduce)
-    option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
-    which = reproduce.add_mutually_exclusive_group()
-    for kind in ("table", "figure"):
-        text, key = f"only this {kind}", f"{kind}{{}}".format
-        _add(which, f"--{kind}", "N", text, dest="part", type=key)
-    _add(which, "--part", "KEY", "only the experiment with this key")
-    splits = "number of random splits per row (default: as many as in the paper)"
-    option("--splits", "N", splits, type=_at_least(1))
-    flag = partial(reproduce.add_argument, action="store_true")
-    flag("--quick", help="few splits: minutes instead of hours")
-    cached = "run nothing, and report on the splits that earlier runs finished"
-    flag("--cached", help=cached)
-    jobs = "number of processes; -1: one per processor"
-    where = reproduce.add_mutually_exclusive_group()
-    _add(where, "--jobs", "N", jobs, 1, type=_at_least(1, -1))
-    _add(where, "--dask", "ADDRESS", "run splits on the workers of this scheduler")
-    page = "also write the tables to this page, replacing everything after its mark"
-    option("--markdown", "PAGE.md", page)
-    option("--out", "DIR", "folder for the results", "kernelweave-reproduce")
-
-
 def _add(
     parser: argparse._ActionsContainer,
     name: str,
@@ -340,16 +300,15 @@ def _add(
     parser.add_argument(name, metavar=metavar, help=text, default=default, **settings)
 
 
-def _at_least(least: int, *others: int) -> Callable[[str], int]:
-    """A parser of integers: ``least`` or more, or one of the others."""
+def _at_least(least: int) -> Callable[[str], int]:
+    """A parser of integers: ``least`` or more."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
-            if (number := int(text)) >= least or number in others:
+            if (number := int(text)) >= least:
                 return number
-        known = "".join(f", or {other}" for other in others)
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not an integer of at least {least}{known}"
+            f"{text!r} is not an integer of at least {least}"
         )
 
     return parse

@@ -16,17 +16,15 @@ NOTES: dict[str, type] = {
     "rows": int,
     "files": list,
 }
-#: ... and that with digests, which in files of 0.1.0 lack labels and have all digits.
-TRAINING, OLD_TRAINING = "training", "digests"
+#: ... and that with digests.
+TRAINING = "training"
 #: Numbers are equal to so many digits: not every program writes more than 15.
 SAME_DIGITS = 9
 #: The most digests that a model file keeps, one per row and view: 3 MB.
 MOST_DIGESTS = 2**18
 
 
-def digests(
-    samples: Samples, y: np.ndarray | None = None, digits: int | None = SAME_DIGITS
-) -> Any:
+def digests(samples: Samples, y: np.ndarray | None = None) -> Any:
     """A number for the part of each row in each view, 0 where the row lacks the view.
 
     Parameters
@@ -35,8 +33,6 @@ def digests(
         The rows.
     y : ndarray of shape (n,), default=None
         Their labels, if these matter.
-    digits : int or None
-        To how many digits numbers are compared; None: to all.
 
     Returns
     -------
@@ -48,18 +44,18 @@ def digests(
     for j, (_, _, columns) in enumerate(samples.views):
         part = samples.data[columns]
         there = part.notna().any(axis=1).to_numpy()
-        found[there, j] = digits is not None  # the hash of 0 is 0, like that of no view
+        found[there, j] = 1  # the hash of 0 is 0, like that of no view
         for i, name in enumerate(columns):
-            cells = _cells(part[name], digits)
+            cells = _cells(part[name])
             found[there, j] += cells[there] * np.uint64(2 * i + 1)  # wraps around
     if y is not None:
-        found[:, -1] = _cells(pandas_or_why().Series(y), digits)
+        found[:, -1] = _cells(pandas_or_why().Series(y))
     return found
 
 
 def own_notes(notes: dict[str, Any]) -> dict[str, Any]:
     """The notes that are ours, all or none: a user's may have any name and type."""
-    types = NOTES | dict.fromkeys((TRAINING, OLD_TRAINING), str)
+    types = NOTES | {TRAINING: str}
     ours = notes if NOTES.keys() <= notes.keys() else {}
     return {k: v for k, v in ours.items() if isinstance(v, types.get(k, ()))}
 
@@ -77,15 +73,12 @@ def training_digests(
 
     There are none (n = 0) if the notes hold something else.
     """
-    if TRAINING in notes:
-        text, given = notes[TRAINING], digests(samples, y)
-    else:
-        text, given = notes.get(OLD_TRAINING, ""), digests(samples, digits=None)[:, :-1]
+    of_samples = digests(samples, y)
     try:
-        raw = np.frombuffer(base64.b64decode(text), dtype="<u8")
-        return raw.reshape(-1, given.shape[1]), given
+        raw = np.frombuffer(base64.b64decode(notes.get(TRAINING, "")), dtype="<u8")
+        return raw.reshape(-1, of_samples.shape[1]), of_samples
     except ValueError:
-        return given[:0], given
+        return of_samples[:0], of_samples
 
 
 def were_seen(new: Any, training: Any) -> np.ndarray:
@@ -111,14 +104,13 @@ def were_seen(new: Any, training: Any) -> np.ndarray:
     return seen
 
 
-def _cells(column: Any, digits: int | None) -> Any:
+def _cells(column: Any) -> Any:
     """A number for each cell: a hash of its float or its text."""
     pandas = pandas_or_why()
     if pandas.api.types.is_numeric_dtype(column):  # booleans count as numbers
         values = column.to_numpy(dtype=float, na_value=np.nan) + 0.0  # -0 is 0
-        if digits is not None:
-            share, exponent = np.frexp(values)
-            values = np.ldexp(np.round(share, digits), exponent)
+        share, exponent = np.frexp(values)
+        values = np.ldexp(np.round(share, SAME_DIGITS), exponent)
     else:
         pairs = zip(column, column.isna(), strict=True)
         values = np.array(["" if gap else str(v) for v, gap in pairs], dtype=object)

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.stats import norm
 
 from kernelweave._array import (
     Array,
@@ -303,39 +303,19 @@ class LooTable:
         squares = np.average(self.residual**2, axis=1, weights=self.weights)
         return -0.5 * np.sum(self.weights) * np.log(_positive(squares))
 
-    def log_density(
-        self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
-    ) -> np.ndarray:
+    def log_density(self, amplitude: np.ndarray) -> np.ndarray:
         """Log density (g, n, k) of each row's target given all other rows.
 
         Parameters
         ----------
         amplitude : ndarray of shape (g, k)
             Amplitudes.
-        likelihood : {"gaussian", "student", "tprocess"}
-            The Gaussian; a Student density with its mean and variance; or the
-            predictive density of a Student process with the same kernel, whose degrees
-            of freedom grow with the number of rows.
-        dof : float
-            Degrees of freedom of the last two; more than 2.
         """
-        return _log_density(self.residual, *self._scale(amplitude, likelihood, dof))
+        return _log_density(self.residual, self._variance(amplitude))
 
-    def _scale(
-        self, amplitude: np.ndarray, likelihood: str, dof: float
-    ) -> tuple[np.ndarray, float | np.ndarray]:
-        """Squared scale (g, n, k) of the density, and its degrees of freedom."""
-        spread = self.spread[:, :, None]
-        variance = _positive(amplitude)[:, None, :] * spread
-        if likelihood == "gaussian":
-            return variance, np.inf
-        if likelihood == "student":
-            return variance * (dof - 2.0) / dof, dof
-        rest = np.sum(self.weights) - self.weights  # the weight of the other rows
-        others = self.residual**2 * self.precision[:, :, None]
-        others = dof * amplitude[:, None, :] + self.fit[:, None, :] - others
-        more = (dof + rest - 1.0)[:, None]
-        return _positive(others) / more * spread, more
+    def _variance(self, amplitude: np.ndarray) -> np.ndarray:
+        """Leave-one-out variances (g, n, k) at amplitudes (g, k)."""
+        return _positive(amplitude)[:, None, :] * self.spread[:, :, None]
 
     @property
     def fit(self) -> np.ndarray:
@@ -358,14 +338,12 @@ class LooTable:
         moved = (1.0 + blur) * length / np.sqrt(self.precision)[:, :, None]
         return blur * (np.abs(self.residual) + moved)
 
-    def log_density_error(
-        self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
-    ) -> np.ndarray:
+    def log_density_error(self, amplitude: np.ndarray) -> np.ndarray:
         """Bound (g, n, k) on the errors of :meth:`log_density`, at these noise levels.
 
-        Each density is ``-log(s) / 2 - f(r^2 / s)`` with f increasing, so intervals of
-        the residual r and the squared scale s give an interval of the density. The
-        scale changes by the factors of the spread v and of the amplitude. The amplitude
+        Each density is ``-log(s) / 2 - r^2 / (2 s)`` up to a constant, so intervals of
+        the residual r and the variance s give an interval of the density. The variance
+        changes by the factors of the spread v and of the amplitude. The amplitude
         with the largest leave-one-out density is the mean of ``r_i^2 / v_i``, which is
         at least ``T^4 / (N sum_i y_i^2 q_i^2 v_i / w_i)`` (Cauchy and Schwarz): it does
         not vanish.
@@ -386,12 +364,12 @@ class LooTable:
         up = factor * np.maximum(factor * most / now, factor)
         down = np.minimum(np.maximum(least, floor) / factor / now, 1.0 / factor)
         up, down = up[:, None, :], _positive(down / factor)[:, None, :]
-        scale, freedom = self._scale(amplitude, likelihood, dof)
-        found = _log_density(self.residual, scale, freedom)
+        variance = self._variance(amplitude)
+        density = _log_density(self.residual, variance)
         ratio = 0.5 * np.log(up / down)
-        least_density = _log_density(high, scale * down, freedom) - ratio
-        most_density = _log_density(low, scale * up, freedom) + ratio
-        return np.maximum(found - least_density, most_density - found)
+        least_density = _log_density(high, variance * down) - ratio
+        most_density = _log_density(low, variance * up) + ratio
+        return np.maximum(density - least_density, most_density - density)
 
 
 class Expert:
@@ -471,8 +449,6 @@ def choose_noise(
     path: PredictivePath,
     noise: float | str | np.ndarray = "loo",
     amplitude: str = "profile",
-    likelihood: str = "gaussian",
-    dof: float = 4.0,
 ) -> Expert:
     """Choose the noise level of each coordinate and make the expert that uses it.
 
@@ -486,10 +462,6 @@ def choose_noise(
         ("loo") or the largest marginal likelihood ("ml").
     amplitude : {"profile", "unit"}
         The best amplitude for each noise level, or 1 as in Eq. 5.
-    likelihood : {"gaussian", "student", "tprocess"}
-        See :meth:`LooTable.log_density`.
-    dof : float
-        Degrees of freedom of the last two.
     """
     k, marginal = path.target.shape[1], isinstance(noise, str) and noise == "ml"
     chosen = None
@@ -505,7 +477,7 @@ def choose_noise(
     scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
     if amplitude == "unit":
         scale = np.ones_like(scale)
-    tables = grid.log_density(scale, likelihood, dof)
+    tables = grid.log_density(scale)
     if chosen is None:
         score = path.log_marginal(levels, scale) if marginal else grid.score()
         # Where noise and amplitude trade off, the score is flat: take the most noise.
@@ -515,7 +487,7 @@ def choose_noise(
         path.warn_at_floor(levels, chosen)
     bounds = None
     if path.error > 0:
-        blurred = grid.log_density_error(scale, likelihood, dof)
+        blurred = grid.log_density_error(scale)
         bounds = np.stack([grid.residual_error(), blurred])
     return Expert(grid, scale, tables, chosen, bounds)
 
@@ -535,14 +507,9 @@ def excess_remark(noise: float | str, excess: float) -> str | None:
     )
 
 
-def _log_density(
-    residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
-) -> np.ndarray:
-    """Log density of a Gaussian, if ``dof`` is infinite, or Student's t.
-
-    ``square`` is the variance of the Gaussian, or the squared scale.
-    """
-    return np.asarray(student.logpdf(residual, dof, scale=np.sqrt(square)))
+def _log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Log density of a Gaussian."""
+    return np.asarray(norm.logpdf(residual, scale=np.sqrt(variance)))
 
 
 def _positive(x: np.ndarray | float) -> np.ndarray:

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave._array import Array, to_numpy
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.encoding import ColumnEncoder
-from kernelweave.kernels.functions import Standardizer, apply_step
+from kernelweave.kernels.functions import Standardizer, apply_step, divided
 from kernelweave.views.raw_columns import Columns
 
 #: Deviation from an affine function, relative to the effect of one standard deviation

@@ -104,30 +104,31 @@ class WeightProblem:
             found.append(spread_out(part, seen, seen))
         return namespace(found[0]).stack(found)
 
-    def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
-        """The criteria whose mean weights the model reports, for kernels over ``rows``.
+    def criterion(self, bank: Bank, rows: np.ndarray) -> Criterion:
+        """The criterion that the model minimises, for kernels over ``rows``.
 
-        There are several if each class has weights of its own. The kernels are those of
-        the rows themselves, centred with their weights but not multiplied by the roots.
+        The kernels are those of the rows themselves, centred with their weights but not
+        multiplied by the roots.
         """
         design = self.design.restrict(rows)
-        return list(self.model._criteria(bank, self.targets[rows], design))
+        criterion: Criterion = self.model._weight_criterion(
+            bank, self.targets[rows], design
+        )
+        return criterion
 
-    def solutions(
-        self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
-    ) -> list[Solution]:
-        """Solve every criterion for kernels over ``rows``."""
-        criteria = self.criteria(bank, rows)
-        return [solve(one, self.model._weight_set, tol=tol) for one in criteria]
+    def solution(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> Solution:
+        """Minimise the criterion for kernels over ``rows``."""
+        return solve(self.criterion(bank, rows), self.model._weight_set, tol=tol)
 
     def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``, without that of the identity."""
-        weight_set, learned = self.model._weight_set, []
-        for criterion in self.criteria(bank, rows):
-            minimum = find_weights(criterion, weight_set, tol=tol)
-            weights = minimum.weights[-bank.n_kernels :]
-            learned.append(weight_set.scale(weights) if np.any(weights) else weights)
-        return np.mean(learned, axis=0)
+        minimum = find_weights(
+            self.criterion(bank, rows), self.model._weight_set, tol=tol
+        )
+        weights = minimum.weights[-bank.n_kernels :]
+        if np.any(weights):
+            weights = self.model._weight_set.scale(weights)
+        return np.asarray(weights)
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
         """The share of every view in ``names``, (v,); 0 where no kernel varies."""
@@ -199,7 +200,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
 def _refuse_other_models(model: Any, caller: str) -> None:
     """Refuse models whose weights are not the solution of a convex problem."""
     owner = type(model).__name__
-    if model._criteria is None:
+    if model._weight_criterion is None:
         raise TypeError(
             f"{caller} solves the convex problem of the weights again, and knows that "
             "of MultipleKernelFDA, MultipleKernelRidge, MultipleKernelSVC and "
@@ -295,14 +296,13 @@ def _check_rows(
 def _check_value(problem: WeightProblem, caller: str) -> None:
     """Refuse targets whose optimum is not the certified one."""
     everything = np.arange(problem.n_rows)
-    solutions = problem.solutions(problem.bank, everything)
-    value = sum(solution.value for solution in solutions)
+    solution = problem.solution(problem.bank, everything)
+    value, gap = solution.value, solution.value - solution.lower_bound
     model, certificate = problem.model, problem.model.certificate_
-    gaps = sum(solution.value - solution.lower_bound for solution in solutions)
     like = problem.bank.like
     rounding = SAME_OPTIMUM[namespace(like).finfo(like.dtype).bits]
     allowed = 2.0 * certificate.gap + rounding
-    if not abs(value - certificate.value) <= gaps + allowed * abs(certificate.value):
+    if not abs(value - certificate.value) <= gap + allowed * abs(certificate.value):
         raise _other_data(
             model,
             caller,

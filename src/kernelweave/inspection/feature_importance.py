@@ -302,9 +302,8 @@ def _block(model: Any, v: int, X: Any) -> Array:
 
 def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
     """The kernels of view v with nonzero weight; ``matrix`` (r, q) reads out."""
-    weights = np.atleast_2d(model._weights.T)  # (1, p), or one row per output
-    _, view_of = views_of(model)
-    wanted = [i for i in range(len(view_of)) if np.any(weights[:, i] != 0)]
+    weights, (_, view_of) = model._weights, views_of(model)
+    wanted = np.flatnonzero(weights).tolist()
     if model.kernel_map_.source is None:
         yield from _of_features(model, wanted, view_of == v, matrix)
         return
@@ -314,7 +313,7 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
         if view_of[i] != v:
             continue
         _, kernel = kernel_map.source.places[i]
-        centering, coef = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
+        centering, coef = kernel_map.centerings[i], (dual * weights[i]) @ matrix
         if kernel_map.seen is not None:
             coef = coef[kernel_map.observed[:, i]]
         if centering.projector is not None:  # the kernel was clipped

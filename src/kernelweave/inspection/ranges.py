@@ -79,17 +79,12 @@ def weight_ranges(
     [True, False, True]
     """
     problem = problem_of(model, X, y, "weight_ranges")
-    criteria = problem.criteria(problem.bank, np.arange(problem.n_rows))
+    criterion = problem.criterion(problem.bank, np.arange(problem.n_rows))
     fitted = problem.model
-    if len(criteria) > 1:
-        raise ValueError(
-            f"weight_ranges cannot judge the weights of this {type(fitted).__name__}: "
-            "it has one set of weights per class; use weights='shared'"
-        )
     owners = np.array(problem.views)
     groups = {name: np.flatnonzero(owners == name) for name in problem.names}
     ranges = criterion_ranges(
-        criteria[0], fitted._weight_set, groups=groups, within=within
+        criterion, fitted._weight_set, groups=groups, within=within
     )
     return [
         {

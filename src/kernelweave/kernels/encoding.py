@@ -90,12 +90,10 @@ class ColumnPlan:
         return parts | {"medians": self.medians}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        uses = state.get("uses")  # in older files
-        if uses is None:
-            pairs = zip(state["columns"], state["which"].tolist(), strict=True)
-            uses = tuple(replace(state["ways"][k], column=name) for name, k in pairs)
+        pairs = zip(state["columns"], state["which"].tolist(), strict=True)
+        uses = tuple(replace(state["ways"][k], column=name) for name, k in pairs)
         object.__setattr__(self, "uses", uses)
-        object.__setattr__(self, "medians", state.get("medians"))
+        object.__setattr__(self, "medians", state["medians"])
 
     @property
     def is_plain(self) -> bool:

@@ -321,13 +321,13 @@ class KernelAlignment(KernelTransformer, KernelModel):
             )
         return target
 
-    def _criteria(
+    def _weight_criterion(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
-    ) -> list[Criterion]:
+    ) -> Criterion:
         """The joint problem of classes, or of outputs."""
         kind = "multiclass" if targets.ndim == 1 else "continuous"
         target = self._target(targets, kind, design.weights)
-        return [Alignment(bank, target, row_weights=design.weights)]
+        return Alignment(bank, target, row_weights=design.weights)
 
     def _choose(
         self, criterion: Alignment, row_weights: np.ndarray | None, progress: Progress

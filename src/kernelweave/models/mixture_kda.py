@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import Any, Literal, Self
@@ -10,6 +9,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
+from kernelweave.fits.design import RowDesign
+from kernelweave.fits.ridge import steepness_of
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import (
     Expert,
@@ -17,16 +18,12 @@ from kernelweave.fits.predictive import (
     choose_noise,
     excess_remark,
 )
-from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.maps.kernel_map import moved_rows
 from kernelweave.kernels.spec import warn_twins
+from kernelweave.learn.folds import FoldScore
 from kernelweave.learn.sample import RowMap
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
-from kernelweave.models.mixture.projection import (
-    Localise,
-    MixtureProjector,
-    posterior_weights,
-)
+from kernelweave.models.mixture.projection import MixtureProjector
 from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -54,10 +51,81 @@ MIXTURE_RULES = {
     "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
     "projection": one_of("prior", "posterior"),
     "noise": positive("loo", "ml", "em"),
-    "likelihood": one_of("gaussian", "student", "tprocess"),
-    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
     "solver": one_of("auto", "newton", "em"),
 }
+
+
+@dataclass(frozen=True)
+class MixtureSample:
+    """The training rows of a mixture.
+
+    Attributes
+    ----------
+    data : ObservedViews
+        The n rows of positive weight, and which views they have.
+    rows : RowMap
+        How rows are mapped to the kernels: ``kernel_map`` is of :class:`ViewMaps`.
+    classes : ndarray of shape (k,)
+        Labels.
+    codes : ndarray of int of shape (n,)
+        The classes 0 .. k - 1 of the rows.
+    design : RowDesign
+        The weights of the rows.
+    priors : ndarray of shape (k,) or None
+        Probabilities of the classes among new rows, if given.
+    """
+
+    data: ObservedViews
+    rows: RowMap
+    classes: np.ndarray
+    codes: np.ndarray
+    design: RowDesign
+    priors: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class MixtureHead:
+    """What turns projections into classes, from rows left out of the experts.
+
+    Attributes
+    ----------
+    held_out : ndarray of shape (n, k)
+        Combined leave-one-out means about the intercept of all rows.
+    error : float
+        Squared error of the combined leave-one-out means.
+    gaussians : ClassGaussians
+        Class means, variance and priors of ``held_out``.
+    steepness : float
+        That of the steepest view, see :func:`steepness_of`.
+    """
+
+    held_out: np.ndarray
+    error: float
+    gaussians: ClassGaussians
+    steepness: float
+
+
+def judge(
+    sample: MixtureSample, mixture: Mixture, projector: MixtureProjector, local: bool
+) -> MixtureHead:
+    """Judge the mixture by rows left out, with posterior weights if ``local``."""
+    panel, design = mixture.panel, sample.design
+    share = projector.shares(sample.data, local, own=True)
+    held_out, mean = (
+        np.sum(share * np.nan_to_num(of_experts), axis=1)  # (n, k)
+        for of_experts in (panel.held_out, panel.mean)
+    )
+    spread = projector.spread(sample.data.observed)
+    gaussians = ClassGaussians.fit(
+        held_out, panel.target, sample.codes, spread, design, sample.priors
+    )
+    steepness = [
+        steepness_of(to_numpy(coef) * weights, held_out)
+        for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+        if coef is not None
+    ]
+    error = design.mean_square(panel.target - mean)
+    return MixtureHead(held_out, error, gaussians, max(steepness))
 
 
 @dataclass(repr=False, eq=False)
@@ -96,10 +164,6 @@ class MixtureKDA(KernelDiscriminant):
         levels between 1e-3 and 1e2 times the mean weight of rows, copies counted as
         one; "em" chooses noise and weights alternately, by the density, which is
         largest without noise where rows have copies.
-    likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
-        Density of a row given the others.
-    dof : float > 2, default=4.0
-        Degrees of freedom for "student" and "tprocess".
     class_weight : None, "balanced" or dict, default=None
         Factor for the weights of each class's rows: "balanced" gives every class the
         same total weight, and so the same prior; classes not in the dict have factor 1.
@@ -217,8 +281,6 @@ class MixtureKDA(KernelDiscriminant):
     concentration: float = 0.1
     projection: Literal["prior", "posterior"] = "prior"
     noise: float | Literal["loo", "ml", "em"] = "loo"
-    likelihood: Literal["gaussian", "student", "tprocess"] = "gaussian"
-    dof: float = 4.0
     class_weight: Any = None
     priors: Any = None
     cv: Any = 5
@@ -253,19 +315,20 @@ class MixtureKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        return self._fit_by(
-            MixtureKDA._learn_mixture, posterior_weights, X, y, sample_weight
-        )
+        sample = self._read(X, y, sample_weight)
+        progress = Progress(self, X, y, sample_weight)
+        mixture = self._learn_mixture(sample, progress)
+        projector = MixtureProjector(mixture, self.missing == "available")
+        head = judge(sample, mixture, projector, self.projection == "posterior")
+        classes, codes, design = sample.classes, sample.codes, sample.design
+        refits = Refits(self, X, sample_weight, classes, codes, design, progress)
+        folds = refits.score()
+        self._publish(sample, mixture, projector, head, folds)
+        progress.end()
+        return self
 
-    def _fit_by(
-        self,
-        learn: Callable[..., Mixture],
-        localise: Localise,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Fit, given how to learn the mixture and how to weight experts near a row."""
+    def _read(self, X: Any, y: Any, sample_weight: Any = None) -> MixtureSample:
+        """Check the parameters, and read the rows."""
         check_parameters(self, **MIXTURE_RULES)
         if self.noise == "em" and self.weights not in ("per_class", "shared"):
             raise ValueError(
@@ -275,77 +338,41 @@ class MixtureKDA(KernelDiscriminant):
         read, labels, design = read_weighted_views(self, X, y, sample_weight)
         classes, codes = np.unique(labels, return_inverse=True)
         priors = check_priors(self.priors, classes)
-        progress = Progress(self, X, y, sample_weight)
         warn_twins(read.views, read.positions)
         read, home = on_device(self, read)
-        data, names, views, positions = read
-        maps = ViewMaps(views, data, names, self.psd, design, classes[codes])
-        mixture = learn(self, maps, codes, classes, progress)
-        projector = MixtureProjector(mixture, localise, self.missing == "available")
-        rows = RowMap(maps, home, maps.views, positions)
-        share = projector.shares(data, self.projection == "posterior", own=True)
-        panel = mixture.panel
-        held_out, mean = (
-            np.sum(share * np.nan_to_num(each), axis=1)  # (n, k)
-            for each in (panel.held_out, panel.mean)
-        )
-        spread = projector.spread(data.observed)
-        gaussians = ClassGaussians.fit(
-            held_out, panel.target, codes, spread, design, priors
-        )
-        refits = Refits(self, X, sample_weight, classes, codes, design, progress)
-        folds = refits.score()
-        steep = [
-            steepness_of(to_numpy(coef) * weights, held_out)
-            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-            if coef is not None
-        ]
-        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
-        remark = excess_remark(self.noise, float(excess))
-        error = design.mean_square(panel.target - mean)
-        certificate = mixture.certificate
-        self._publish(rows, classes, mixture, projector)
-        self.loo_projection_ = from_numpy(held_out, rows.like)
-        self.loo_error_ = error
-        self._set_scores(folds, gaussians)
-        self._note_rounding(max(steep))
-        if remark is not None:
-            self._note(remark)
-        self._set_certificate(certificate)
-        progress.end()
-        return self
+        views, data = read.views, read.data
+        maps = ViewMaps(views, data, read.names, self.psd, design, classes[codes])
+        rows = RowMap(maps, home, maps.views, read.positions)
+        return MixtureSample(data, rows, classes, codes, design, priors)
 
-    def _learn_mixture(
-        self, maps: ViewMaps, codes: np.ndarray, classes: np.ndarray, progress: Progress
-    ) -> Mixture:
-        """Fit the experts, then their weights: Eq. 17 over leave-one-out densities.
-
-        The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
-        """
+    def _learn_mixture(self, sample: MixtureSample, progress: Progress) -> Mixture:
+        """Fit the experts, then their weights: Eq. 17 over leave-one-out densities."""
         experts: dict[int, Expert] = {}
         noise = "loo" if self.noise == "em" else self.noise
 
         def choose(e: int, path: PredictivePath) -> Expert:
-            dof = float(self.dof)
-            expert = choose_noise(path, noise, "profile", self.likelihood, dof)
+            expert = choose_noise(path, noise)
             if self.noise == "em":  # where the search for better levels starts
                 experts[e] = expert
             return expert
 
-        zero = self.missing == "zero"
-        panel = ExpertPanel(maps, codes, classes, zero, choose, progress)
+        maps, zero = sample.rows.kernel_map, self.missing == "zero"
+        panel = ExpertPanel(maps, sample.codes, sample.classes, zero, choose, progress)
         return learn_mixture(self, panel, experts, progress.iteration)
 
     def _publish(
         self,
-        rows: RowMap,
-        classes: np.ndarray,
+        sample: MixtureSample,
         mixture: Mixture,
         projector: MixtureProjector,
+        head: MixtureHead,
+        folds: FoldScore | None,
     ) -> None:
-        """Set the attributes of the experts and their weights."""
-        panel, like = mixture.panel, rows.like
-        self._set_weights(rows, np.mean(mixture.weights, axis=1), classes)
+        """Set the fitted attributes."""
+        panel, like, certificate = mixture.panel, sample.rows.like, mixture.certificate
+        excess = np.mean(np.sum(mixture.weights * panel.excess, axis=0))
+        remark = excess_remark(self.noise, float(excess))
+        self._set_weights(sample.rows, np.mean(mixture.weights, axis=1), sample.classes)
         self._projector = projector
         self.class_weights_ = from_numpy(mixture.weights, like)
         self.responsibilities_ = from_numpy(mixture.responsibilities, like)
@@ -355,6 +382,13 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_variance_ = from_numpy(panel.variance, like)
         self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
         self.n_iter_ = mixture.n_iter
+        self.loo_projection_ = from_numpy(head.held_out, like)
+        self.loo_error_ = head.error
+        self._set_scores(folds, head.gaussians)
+        self._note_rounding(head.steepness)
+        if remark is not None:
+            self._note(remark)
+        self._set_certificate(certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:
         data = self._observed_rows(X, method)

@@ -376,9 +376,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             progress=progress,
         )
 
-    def _criteria(
+    def _weight_criterion(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
-    ) -> list[Criterion]:
+    ) -> Criterion:
         """Fisher's problem of the classes."""
         options = Options(alpha=self.alpha)
         return unweighted_criterion(ClassTask.of, options, bank, targets, design)

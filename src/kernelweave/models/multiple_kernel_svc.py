@@ -7,14 +7,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import from_numpy, is_array, to_numpy
+from kernelweave._array import from_numpy
 from kernelweave.criteria.margin import Margin
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
     number,
-    one_of,
     positive,
     read_labelled_rows,
 )
@@ -59,8 +58,8 @@ class MultipleKernelSVC(MarginClassifier):
         "cv" takes the one among 9 values between 0.01 and 100 with the best accuracy
         on five folds, with the mean of all kernels; rows, and so classes, count by
         their weights. With few rows of a class, 1.0 is often far too large: "auto" is
-        1.0, but "cv" if ``class_weight`` is given (with weights that are shared and
-        not signed, and a soft margin).
+        1.0, but "cv" if ``class_weight`` is given (with weights that are not signed,
+        and a soft margin).
     norm : float >= 1, "auto" or "cv", default="auto"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "cv" chooses among 1, 2 and ``inf``, with weights learned again in each of five
@@ -71,9 +70,6 @@ class MultipleKernelSVC(MarginClassifier):
         Whether weights may be negative as long as the sum of kernels is positive
         semidefinite on the training rows. It need not be on new rows;
         :class:`TransductiveKernelSVC` includes those in the constraint.
-    weights : {"shared", "per_class"}, default="shared"
-        With more than two classes: one set of weights for all of them, or one per class
-        against the rest.
     class_weight : None, "balanced" or dict of class to weight, default=None
         Multiplies C for the rows of each class; "balanced" gives every class the same
         total weight. It multiplies ``sample_weight``.
@@ -124,10 +120,7 @@ class MultipleKernelSVC(MarginClassifier):
     classes_ : ndarray of shape (k,)
         Class labels.
     kernel_weights_ : array of shape (p,)
-        The learned weight of each kernel; with ``weights="per_class"`` their mean.
-    class_kernel_weights_ : array of shape (k, p)
-        The weights of each class, if there are more than two and
-        ``weights="per_class"``.
+        The learned weight of each kernel.
     kernel_names_ : list of str
         Name of each kernel.
     view_weights_ : dict
@@ -135,7 +128,7 @@ class MultipleKernelSVC(MarginClassifier):
     view_shares_ : dict
         ``view_weights_`` scaled to sum to one: each view's part of the trace of the
         combined kernel, whatever the norm; of the absolute weights, if signed.
-    C_ : float or array of shape (k,)
+    C_ : float
         The penalty on errors, learned or given.
     norm_ : float
         The norm used.
@@ -191,7 +184,6 @@ class MultipleKernelSVC(MarginClassifier):
     C: float | Literal["auto", "learn", "cv"] = "auto"
     norm: float | Literal["auto", "cv"] = "auto"
     signed: bool = False
-    weights: Literal["shared", "per_class"] = "shared"
     class_weight: Any = None
     solver: MarginSolver = "auto"
     tol: float = 1e-5
@@ -229,7 +221,6 @@ class MultipleKernelSVC(MarginClassifier):
         """
         check_margin_parameters(
             self,
-            weights=one_of("shared", "per_class"),
             C=positive("auto", "learn", "cv"),
             norm=number("a number >= 1", lambda v: v >= 1, "auto", "cv"),
         )
@@ -237,35 +228,20 @@ class MultipleKernelSVC(MarginClassifier):
         progress = Progress(self, X, y, sample_weight)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
-        report, row_weights = progress.iteration, design.weights
-        options = MarginOptions.of(self)
-        settled = settled_by_folds(options, bank, codes, signs, design)
-        fits = [
-            learn_margin(settled, bank, own, row_weights, report)
-            for own in options.divided(signs)
-        ]
-        self._publish(rows, classes, fits)
-        self.norm_ = float(settled.norm)
+        options = settled_by_folds(MarginOptions.of(self), bank, codes, signs, design)
+        fit = learn_margin(options, bank, signs, design.weights, progress.iteration)
+        self._publish(rows, classes, fit)
+        self.norm_ = float(options.norm)
         progress.end()
         return self
 
-    def _criteria(
+    def _weight_criterion(
         self, bank: Bank, targets: np.ndarray, design: RowDesign
-    ) -> list[Criterion]:
-        """One problem for all classes, or one per class."""
+    ) -> Criterion:
+        """The problem of all classes."""
         classes, codes = np.unique(targets, return_inverse=True)
         price: Any = self.C
-        if price in ("auto", "cv"):  # the same for all classes
-            price = float(np.max(to_numpy(self.C_)))
-        signs = signs_of_codes(codes, len(classes))
-        return [
-            Margin(bank, from_numpy(own, bank.like), self.margin, price, design.weights)
-            for own in MarginOptions.of(self).divided(signs)
-        ]
-
-    @property
-    def _weights(self) -> np.ndarray:
-        """Weights (p,) of the kernels, or those of each class (p, k)."""
-        # A class has a C of its own if and only if it has weights of its own.
-        each = is_array(self.C_)
-        return to_numpy(self.class_kernel_weights_).T if each else super()._weights
+        if price in ("auto", "cv"):
+            price = self.C_
+        signs = from_numpy(signs_of_codes(codes, len(classes)), bank.like)
+        return Margin(bank, signs, self.margin, price, design.weights)

@@ -210,7 +210,7 @@ class TransductiveKernelSVC(MarginClassifier):
         like, kernel = rows.like, at_home(bank.combine(fit.weights), rows.like)
         codes = self._completed(codes, keep, X, rows, kernel, fit)
         labels = decode(classes, from_numpy(codes, like, namespace(like).int64))
-        self._publish(rows, classes, [fit])
+        self._publish(rows, classes, fit)
         self.kernel_, self.transduction_ = kernel, labels
         progress.end()
         return self

@@ -817,18 +817,13 @@ class KernelMap(FittedMap):
     def project(self, rows: ObservedViews, weights: np.ndarray, coef: Array) -> Array:
         """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
 
-        With weights (p, k), every column of ``coef`` has its own weights. Kernels with
-        weight zero are not computed, and rows are processed one chunk at a time.
+        Kernels with weight zero are not computed, and rows are processed one chunk at a
+        time.
         """
         there = at_home(coef, self.source.like)
 
         def work(piece: ObservedViews) -> Array:
-            if weights.ndim == 1:
-                return self._sum(piece, weights, lengths=False)[0] @ there
-            out = zeros((len(piece.observed), coef.shape[1]), there)
-            for _, term in self._terms(piece, weights, there):
-                out += term
-            return out
+            return self._sum(piece, weights, lengths=False)[0] @ there
 
         return at_home(self.in_chunks(rows, work), coef)
 
@@ -836,25 +831,17 @@ class KernelMap(FittedMap):
         self, rows: ObservedViews, weights: np.ndarray, coef: Array
     ) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
-        shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
         there, p = at_home(coef, self.source.like), len(self.names)
+        wanted = np.flatnonzero(weights).tolist()
 
         def work(piece: ObservedViews) -> Array:
             out = zeros((len(piece.observed), p, coef.shape[1]), there)
-            for i, term in self._terms(piece, shared, there):
-                out[:, i, :] = term
+            kernels = self.centred_and_lengths(piece, wanted, lengths=False)
+            for i, (centred, _) in zip(wanted, kernels, strict=True):
+                out[:, i, :] = centred @ (there * from_numpy(weights[i : i + 1], there))
             return out
 
         return at_home(self.in_chunks(rows, work), coef)
-
-    def _terms(
-        self, rows: ObservedViews, weights: np.ndarray, coef: Array
-    ) -> Iterator[tuple[int, Array]]:
-        """``w_i G_i(rows) coef`` (m, k) of each kernel in use; weights by column."""
-        wanted = np.unique(np.nonzero(weights)[0]).tolist()
-        found = self.centred_and_lengths(rows, wanted, lengths=False)
-        for i, (centred, _) in zip(wanted, found, strict=True):
-            yield i, centred @ (coef * from_numpy(weights[i], coef)[None, :])
 
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""

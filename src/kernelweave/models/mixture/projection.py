@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,6 @@ def _over(part: np.ndarray, total: np.ndarray, otherwise: np.ndarray) -> np.ndar
     return np.where(total > 0, part / np.where(total > 0, total, 1.0), otherwise)
 
 
-#: Posterior weights (m, p, k), as :func:`posterior_weights` computes them.
-Localise = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
-
 class MixtureProjector:
     """Means of the experts, and their similarities, for new rows.
 
@@ -80,8 +76,6 @@ class MixtureProjector:
     ----------
     mixture : Mixture
         Experts, weights and responsibilities.
-    localise : callable
-        Computes posterior weights from prior ones, like :func:`posterior_weights`.
     gaps : bool, default=False
         Whether rows may have only some of the experts.
     """
@@ -89,13 +83,8 @@ class MixtureProjector:
     #: Mean products of leave-one-out residuals (k, p, p), where rows may have gaps.
     moments: np.ndarray | None = None
 
-    def __init__(
-        self,
-        mixture: Mixture,
-        localise: Localise,
-        gaps: bool = False,
-    ) -> None:
-        panel, self.localise = mixture.panel, localise
+    def __init__(self, mixture: Mixture, gaps: bool = False) -> None:
+        panel = mixture.panel
         self.maps, self.zero, self.allowed = panel.maps, panel.zero, panel.allowed
         self.coef, self.intercept = panel.coef, panel.intercept
         self.weights = mixture.weights
@@ -170,14 +159,18 @@ class MixtureProjector:
 
     def _share(self, seen: np.ndarray, similarity: np.ndarray | None) -> np.ndarray:
         """Weights (m, p, k) for rows that have the views ``seen`` (m, v)."""
-        kernels = seen[:, self.maps.view_of]
-        if self.zero:
-            kernels = np.ones_like(kernels)
-        usable = kernels[:, :, None] & self.allowed[None]
+        usable = self._usable(seen)
         prior = prior_weights(self.weights, usable)
         if similarity is None:
             return prior
-        return self.localise(prior, np.where(usable, similarity, 0.0), self.mass)
+        return posterior_weights(prior, np.where(usable, similarity, 0.0), self.mass)
+
+    def _usable(self, seen: np.ndarray) -> np.ndarray:
+        """Experts (m, p, k) of rows with the views ``seen`` (m, v)."""
+        kernels = seen[:, self.maps.view_of]
+        if self.zero:
+            kernels = np.ones_like(kernels)
+        return kernels[:, :, None] & self.allowed[None]
 
     def _speak(
         self, rows: list[Any], seen: np.ndarray, similar: bool

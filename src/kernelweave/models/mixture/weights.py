@@ -169,7 +169,7 @@ def learn_mixture(
     if not stacking:
         problem = (
             f"mixture likelihood of {p} experts, {'shared' if shared else 'per-class'} "
-            f"weights, leave-one-out {model.likelihood} densities, nats per row"
+            "weights, leave-one-out gaussian densities, nats per row"
         )
     if panel.design.weights is not None:
         problem += ", weighted rows"

@@ -207,7 +207,7 @@ def unweighted_criterion(
     bank: Bank,
     targets: np.ndarray,
     design: RowDesign,
-) -> list[Criterion]:
+) -> Criterion:
     """Fisher's problem of ``D G_i D`` with ``D = diag(sqrt(w))``, for inspection."""
     if design.weights is not None:
         kernels = (bank.kernel(i) for i in range(bank.n_kernels))
@@ -218,7 +218,7 @@ def unweighted_criterion(
     if not isinstance(options.alpha, str):
         alpha = float(options.alpha)
     sample = Sample(cast(RowBank, bank), targets, design)
-    return [task_of(sample, options).criterion(alpha)]
+    return task_of(sample, options).criterion(alpha)
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -522,11 +522,11 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
     classes_: np.ndarray
     #: Learns and publishes; for estimators whose rows may come in portions.
     _learn: Callable[[TrainingRows | SummedRows, Progress], None]
-    #: ``_criteria(bank, targets, design)``: the convex problems whose solutions over
-    #: ``_weight_set`` have the weights as their mean, for ``inspection`` to solve again
-    #: on m of the rows: centred kernels of trace m, with codes of classes (m,) or
-    #: outputs (m, t). None if the weights solve no such problem.
-    _criteria: Callable[[Bank, np.ndarray, RowDesign], list[Criterion]] | None = None
+    #: ``_weight_criterion(bank, targets, design)``: the convex problem that the weights
+    #: solve over ``_weight_set``, for ``inspection`` to solve again on m of the rows:
+    #: centred kernels of trace m, with codes of classes (m,) or outputs (m, t). None if
+    #: the weights solve no such problem.
+    _weight_criterion: Callable[[Bank, np.ndarray, RowDesign], Criterion] | None = None
     norm_: float | None
     _portions: Any = None  # the rows of ``partial_fit`` so far
     _has_groups: bool = False  # whether ``fit`` was given groups
@@ -582,11 +582,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         owner = type(self).__name__
         self.views, params = with_params_of_views(views, params, own, owner)
         return super().set_params(**params)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[misc]
-        if "kernel_weights_" in state and "_at_fit" not in state:  # of version 0.1.0
-            self._keep_parameters()
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
@@ -656,9 +651,6 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
             found += ColumnPlan(uses).records(view.name)
         return found
 
-    def _keep_parameters(self) -> None:
-        self._at_fit = {name: getattr(self, name) for name in self._kept}
-
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions
         if rows.noted:
@@ -677,7 +669,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
         """
         self._forget()
         self._set_columns(rows)
-        self._keep_parameters()
+        self._at_fit = {name: getattr(self, name) for name in self._kept}
         self.kernel_map_, self._like = rows.kernel_map, rows.like
         self.kernel_names_ = list(rows.kernel_map.names)
         weights = rows.kernel_map.spread(weights)
@@ -894,7 +886,7 @@ class KernelModel(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _weights(self) -> np.ndarray:
-        """Weights (p,) of the kernels; (p, k) if each class has its own."""
+        """Weights (p,) of the kernels."""
         return to_numpy(self.kernel_weights_)
 
     @property

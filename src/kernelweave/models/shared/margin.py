@@ -30,7 +30,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     refuse_unscaled,
 )
-from kernelweave.protocols import Bank, relative_gap
+from kernelweave.protocols import Bank
 from kernelweave.solvers.loop import Callback
 from kernelweave.solvers.solve import (
     Certificate,
@@ -75,7 +75,6 @@ class MarginOptions:
     """Which margin to maximise: parameters of the estimator of the same names."""
 
     owner: str  # for messages
-    per_class: bool  # whether each class learns weights of its own
     margin: Literal["l1", "l2", "hard"]
     C: Any  # a number, "learn" or "cv"
     norm: float | str
@@ -91,18 +90,17 @@ class MarginOptions:
         """The parameters of a model, with 1 or "cv" in place of "auto".
 
         "auto" is "cv" if classes have weights (and C is "auto" too, the margin is soft,
-        and all classes share kernel weights >= 0): at C = 1, a class with few rows
-        whose weights are large is memorised.
+        and kernel weights are >= 0): at C = 1, a class with few rows whose weights are
+        large is memorised.
         """
-        names = [one.name for one in fields(cls)][2:]
-        given = {name: getattr(model, name) for name in names}
-        per_class = model.weights == "per_class"
-        plain = model.margin != "hard" and not model.signed and not per_class
+        names = [one.name for one in fields(cls) if one.name != "owner"]
+        values = {name: getattr(model, name) for name in names}
+        plain = model.margin != "hard" and not model.signed
         plain = plain and model.C == "auto" and model.class_weight is not None
         for name in ("C", "norm"):
-            if given[name] == "auto":
-                given[name] = "cv" if plain else 1.0
-        return cls(type(model).__name__, per_class, **given)
+            if values[name] == "auto":
+                values[name] = "cv" if plain else 1.0
+        return cls(type(model).__name__, **values)
 
     @property
     def problem(self) -> str:
@@ -113,10 +111,6 @@ class MarginOptions:
             what = "hard margin"
         sign = "signed" if self.signed else f"l{float(self.norm):.3g}"
         return f"Margin, {what}, {sign} weights"
-
-    def divided(self, problems: np.ndarray) -> list[np.ndarray]:
-        """Problems (c,), or their signs (n, c), in groups that share their weights."""
-        return np.hsplit(problems, problems.shape[-1] if self.per_class else 1)
 
     def with_norm(self, norm: float, price: float | None, p: int) -> MarginOptions:
         """With this norm, and C from a ``price`` for a sum of p kernels of trace n."""
@@ -329,12 +323,11 @@ class _Folds:
         for train, test, columns in self._parts():
             r = None if weights is None else weights[train]
             part = self.bank.restrict(train)
-            for own in options.divided(columns):
-                signs = self.signs[np.ix_(train, own)]
-                fit = learn_margin(quick, part, signs, r, certified=False)
-                kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
-                found = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
-                values[np.ix_(test, own)] = found
+            signs = self.signs[np.ix_(train, columns)]
+            fit = learn_margin(quick, part, signs, r, certified=False)
+            kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
+            functions = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
+            values[np.ix_(test, columns)] = functions
         return self._right(values)
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -391,31 +384,17 @@ def check_margin_parameters(
 class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
 
-    weights: str = "shared"  # the parameter, where an estimator has none
-
-    def _publish(
-        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
-    ) -> None:
-        """Set the fitted attributes from one fit, or from one per class."""
+    def _publish(self, rows: RowMap, classes: np.ndarray, fit: MarginFit) -> None:
+        """Set the fitted attributes."""
         like = rows.like
-        mean = np.mean([fit.weights for fit in fits], axis=0)
-        self._set_weights(rows, mean, classes)
-        if len(fits) > 1:
-            each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
-            self.class_kernel_weights_ = from_numpy(each, like)
-        coef = np.concatenate([fit.coef for fit in fits], axis=1)
-        support = np.flatnonzero(np.any([fit.support for fit in fits], axis=0))
+        self._set_weights(rows, fit.weights, classes)
+        support = np.flatnonzero(fit.support)
         self.support_ = from_numpy(support, like, namespace(like).int64)
-        self.dual_coef_ = from_numpy(coef, like)
-        intercept = np.concatenate([fit.intercept for fit in fits])
-        self.intercept_ = from_numpy(intercept, like)
-        margin = np.concatenate([fit.margin for fit in fits])
-        self.margin_ = from_numpy(margin, like)
-        prices = np.array([fit.C for fit in fits])
-        self.C_ = float(prices[0]) if len(fits) == 1 else from_numpy(prices, like)
-        self.n_iter_ = sum(fit.n_iter for fit in fits)
-        parts = [fit.certificate for fit in fits if fit.certificate is not None]
-        self._set_certificate(_joint_certificate(parts))
+        self.dual_coef_ = from_numpy(fit.coef, like)
+        self.intercept_ = from_numpy(fit.intercept, like)
+        self.margin_ = from_numpy(fit.margin, like)
+        self.C_, self.n_iter_ = fit.C, fit.n_iter
+        self._set_certificate(fit.certificate)
 
     def _functions(self, X: Any, method: str) -> Array:
         """Decision functions of the two-class problems at new rows, (m, c)."""
@@ -448,30 +427,3 @@ def scores_of_classes(scores: Array) -> Array:
     if scores.shape[1] > 1:
         return scores
     return namespace(scores).concat([-scores, scores], axis=1)
-
-
-def _joint_certificate(parts: list[Certificate]) -> Certificate:
-    """The certificate of independent problems: values and bounds add up."""
-    if len(parts) == 1:
-        return parts[0]
-    value = sum(part.value for part in parts)
-    lower = sum(part.lower_bound for part in parts)
-    gap = relative_gap(value, lower)
-    converged = all(part.converged for part in parts)
-    worst = max(parts, key=lambda part: part.gap)
-    status = f"{len(parts)} problems, the relative gap of their sum is {gap:.1e}; "
-    status += f"the worst: {worst.status}"
-    remarks = tuple(dict.fromkeys(note for part in parts for note in part.remarks))
-    widened = any(part.gap_of_solver is not None for part in parts)
-    before = [part.gap_of_solver or part.gap for part in parts]
-    return replace(
-        parts[0],
-        value=value,
-        lower_bound=lower,
-        gap=gap,
-        converged=converged,
-        status=status,
-        problem=f"{parts[0].problem}, one set of weights per class",
-        remarks=remarks,
-        gap_of_solver=max(before) if widened else None,
-    )

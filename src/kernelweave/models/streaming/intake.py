@@ -6,7 +6,7 @@ A portion is checked as thoroughly as the rows of a fit.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -82,10 +82,6 @@ PORTIONS = "partial_fit takes rows in portions"
 Portion = tuple[list[Any], np.ndarray, np.ndarray]
 
 
-class FeatureOptions:
-    """Saved with an intake by version 0.1.0; nothing reads it now."""
-
-
 class Intake:
     """Check portions of rows and split them into views; all must match the first.
 
@@ -120,12 +116,6 @@ class Intake:
         What its targets hold.
     """
 
-    # for models saved by version 0.1.0, which do not have these
-    why = PORTIONS
-    kind: str | None = None
-    stored: Sequence[Any] = ()
-    least_sample, chunk_size = SAMPLE_ROWS, None
-
     def __init__(
         self,
         model: KernelModel,
@@ -142,11 +132,8 @@ class Intake:
         self.views = parse_views(model.views, reserved=model._get_param_names())
         self.positions: list[list[int]] = []
         self.like: Array = None
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "bearer" in state:  # its name in the files of version 0.1.0
-            state["estimator"] = state.pop("bearer")
-        self.__dict__.update(state)
+        self.stored: list[Any] = []
+        self.kind: str | None = None
 
     @property
     def sample_rows(self) -> int:
@@ -226,7 +213,7 @@ class Intake:
                 check_home(X, self.like, f"{owner} in a later portion")
                 X, positions = validate_new(estimator, X, *known)
                 blocks = self._split(X, positions, self.like.dtype)
-                pairs = zip(blocks, self.stored or blocks, strict=True)
+                pairs = zip(blocks, self.stored, strict=True)
                 return [as_stored(block, first) for block, first in pairs]
             X = validate_features(self.estimator, X, reset=True)
             if not self.positions:

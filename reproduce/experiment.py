@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from kernelweave.datasets import fetch_views
 
 if TYPE_CHECKING:
-    from kernelweave.papers.results import Results
+    from reproduce.results import Results
 
 #: A method may report a number or a list of numbers.
 Value = float | list[float]

@@ -1,6 +1,6 @@
 """The experiments of the papers, rebuilt; one module per paper.
 
-``kernelweave reproduce PAPER`` runs them, compares each cell of a table with what the
+``python -m reproduce PAPER`` runs them, compares each cell of a table with what the
 paper reports, and draws its figures.
 
 To add a paper, write a module ``<key>.py`` that ends in::
@@ -46,23 +46,14 @@ and names the function that checks it; further entries are arguments of this fun
 Functions must be importable (at module level, or ``functools.partial`` of such), since
 splits run in several processes. Everything else - caching splits, resuming, progress
 bars, tables, CSV files and plots - is common to all papers and done by the modules
-:mod:`~kernelweave.papers.run` and :mod:`~kernelweave.papers.report`.
+:mod:`~reproduce.run` and :mod:`~reproduce.report`.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kernelweave.papers.experiment import (
-        Claim,
-        Experiment,
-        Measure,
-        Paper,
-        Published,
-        Split,
-    )
+from reproduce.experiment import Claim, Experiment, Measure, Paper, Published, Split
 
 __all__ = [
     "PAPERS",
@@ -83,17 +74,5 @@ def load_paper(key: str) -> Paper:
     """Import the experiments of one of :data:`PAPERS`."""
     if key not in PAPERS:
         raise ValueError(f"the paper must be one of {', '.join(PAPERS)}; got {key!r}")
-    paper: Paper = importlib.import_module(f"kernelweave.papers.{key}").PAPER
+    paper: Paper = importlib.import_module(f"reproduce.{key}").PAPER
     return paper
-
-
-def __getattr__(name: str) -> object:
-    """A name of ``experiment``, imported on first use: the command line lists papers.
-
-    Its parser would otherwise wait a second for scikit-learn.
-    """
-    if name in __all__:
-        module = importlib.import_module("kernelweave.papers.experiment")
-        globals()[name] = getattr(module, name)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

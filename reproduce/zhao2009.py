@@ -49,7 +49,7 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers.experiment import (
+from reproduce.experiment import (
     Columns,
     Finding,
     Split,
@@ -57,12 +57,12 @@ from kernelweave.papers.experiment import (
     partition,
     read_paper,
 )
-from kernelweave.papers.figures import curves, legend_below, subplots
-from kernelweave.papers.reference.printed_mixture import (
+from reproduce.figures import curves, legend_below, subplots
+from reproduce.reference.printed_mixture import (
     fit_printed_mixture,
     fit_printed_posterior,
 )
-from kernelweave.papers.results import Estimate, Results
+from reproduce.results import Estimate, Results
 
 N_GROUPS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave.inspection._figure import color, marker, pyplot
-from kernelweave.papers.results import Results
+from reproduce.results import Results
 
 
 def subplots(

@@ -34,16 +34,16 @@ from kernelweave.datasets import fetch_views
 from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
 from kernelweave.models import MultipleKernelFDA
-from kernelweave.papers.experiment import (
+from reproduce.experiment import (
     Finding,
     Split,
     fit_seconds,
     read_paper,
     stratified,
 )
-from kernelweave.papers.figures import curves, legend_below, subplots
-from kernelweave.papers.results import Estimate, Results
-from kernelweave.papers.run import split_generator
+from reproduce.figures import curves, legend_below, subplots
+from reproduce.results import Estimate, Results
+from reproduce.run import split_generator
 
 #: The columns of the figures, and their norms; all weights are equal with ``inf``.
 UNIFORM, L1, L2 = "uniform", "l1", "l2"

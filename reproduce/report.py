@@ -13,8 +13,9 @@ import kernelweave
 from kernelweave._files import require_file, to_csv
 from kernelweave._writing import written_whole
 from kernelweave.inspection._figure import can_draw, save_figure
-from kernelweave.papers.experiment import Published
-from kernelweave.papers.results import (
+from kernelweave.views.columns import counted
+from reproduce.experiment import Published
+from reproduce.results import (
     BETTER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -22,7 +23,6 @@ from kernelweave.papers.results import (
     Cell,
     Results,
 )
-from kernelweave.views.columns import counted
 
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
@@ -245,7 +245,7 @@ def write_picture(folder: Path, results: Results) -> Path | None:
 
 def commit() -> str:
     """The commit of a checkout, or the version of an installation."""
-    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[3]
+    version, root = f"version {kernelweave.__version__}", Path(__file__).parents[1]
     # An environment inside another repository is not a checkout of this one.
     if not (root / ".git").exists():
         return version

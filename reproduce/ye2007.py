@@ -43,7 +43,10 @@ from kernelweave.criteria import (
 )
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave.papers.experiment import (
+from kernelweave.protocols import Criterion
+from kernelweave.solvers import solve
+from kernelweave.weights import Simplex
+from reproduce.experiment import (
     Columns,
     Finding,
     Split,
@@ -53,11 +56,8 @@ from kernelweave.papers.experiment import (
     read_paper,
     table_rows,
 )
-from kernelweave.papers.figures import bars
-from kernelweave.papers.results import Results
-from kernelweave.protocols import Criterion
-from kernelweave.solvers import solve
-from kernelweave.weights import Simplex
+from reproduce.figures import bars
+from reproduce.results import Results
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8

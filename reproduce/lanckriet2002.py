@@ -32,7 +32,7 @@ from sklearn.preprocessing import PolynomialFeatures, normalize, scale
 from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.models import TransductiveKernelSVC
 from kernelweave.models.shared.margin import NoMarginError
-from kernelweave.papers.experiment import (
+from reproduce.experiment import (
     Columns,
     Finding,
     Split,
@@ -40,7 +40,7 @@ from kernelweave.papers.experiment import (
     read_paper,
     table_rows,
 )
-from kernelweave.papers.results import Results
+from reproduce.results import Results
 
 #: Share of the rows that have labels.
 LABELLED = 0.6

@@ -46,7 +46,7 @@ from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
 from kernelweave.models.subspace_kernel_svc import alpha_and_unit
-from kernelweave.papers.experiment import (
+from reproduce.experiment import (
     Columns,
     Experiment,
     Finding,
@@ -58,9 +58,9 @@ from kernelweave.papers.experiment import (
     read_paper,
     table_rows,
 )
-from kernelweave.papers.figures import curves, subplots
-from kernelweave.papers.reference.alternation import alternate
-from kernelweave.papers.results import Results
+from reproduce.figures import curves, subplots
+from reproduce.reference.alternation import alternate
+from reproduce.results import Results
 
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"

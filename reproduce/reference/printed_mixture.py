@@ -12,9 +12,10 @@ from scipy.special import logsumexp
 from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
+from kernelweave.models.mixture.experts import ExpertPanel
+from kernelweave.models.mixture.projection import MixtureProjector
 from kernelweave.models.mixture.weights import Mixture
-from kernelweave.models.mixture_kda import MixtureKDA
+from kernelweave.models.mixture_kda import MixtureKDA, MixtureSample, judge
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import check_parameters, integer, positive
@@ -124,19 +125,37 @@ def fit_printed_posterior(views: Any, X: Any, y: Any, **setting: Any) -> Mixture
 
 @fit_method
 def _fit(
-    model: MixtureKDA, X: Any, y: Any, learn: Callable[..., Mixture]
+    model: MixtureKDA,
+    X: Any,
+    y: Any,
+    learn: Callable[[MixtureKDA, MixtureSample, Progress], Mixture],
 ) -> MixtureKDA:
-    return model._fit_by(learn, printed_weights, X, y)
+    """The fit of :class:`MixtureKDA`, with another way to learn, and Eq. 26."""
+    sample, progress = model._read(X, y), Progress(model, X, y, None)
+    mixture = learn(model, sample, progress)
+    projector = PrintedProjector(mixture, model.missing == "available")
+    head = judge(sample, mixture, projector, model.projection == "posterior")
+    model._publish(sample, mixture, projector, head, folds=None)
+    progress.end()
+    return model
+
+
+class PrintedProjector(MixtureProjector):
+    """Projects rows with :func:`printed_weights`, where weights are local."""
+
+    def _share(self, seen: np.ndarray, similarity: np.ndarray | None) -> np.ndarray:
+        prior = super()._share(seen, None)
+        if similarity is None:
+            return prior
+        usable = self._usable(seen)
+        return printed_weights(prior, np.where(usable, similarity, 0.0), self.mass)
 
 
 def learn_as_printed(
-    model: MixtureKDA,
-    maps: ViewMaps,
-    codes: np.ndarray,
-    classes: np.ndarray,
-    progress: Progress,
+    model: MixtureKDA, sample: MixtureSample, progress: Progress
 ) -> Mixture:
-    """The experts and their weights by :func:`printed_em`, from classes (n,)."""
+    """The experts and their weights by :func:`printed_em`."""
+    maps = sample.rows.kernel_map
     n, p, like = len(maps.observed), len(maps.names), maps.like
     require_memory(
         p * n * n * namespace(like).finfo(like.dtype).bits // 8,
@@ -151,7 +170,7 @@ def learn_as_printed(
         return choose_noise(path, float(model.noise), "unit")
 
     zero = model.missing == "zero"
-    panel = ExpertPanel(maps, codes, classes, zero, start, progress)
+    panel = ExpertPanel(maps, sample.codes, sample.classes, zero, start, progress)
     weights, outcomes = printed_em(panel, paths, model)
     problem = f"mixture likelihood of {p} experts, in-sample densities, nats per row"
     return Mixture(panel, weights, outcomes, problem)

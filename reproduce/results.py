@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelweave.papers.experiment import Experiment, Measure, Published, Value
+from reproduce.experiment import Experiment, Measure, Published, Value
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 BETTER, WORSE = f"{NOT_REPRODUCED} (better)", f"{NOT_REPRODUCED} (worse)"

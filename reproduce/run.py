@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_limits
 from kernelweave._writing import written_whole
 from kernelweave.exceptions import MissingDataError
 from kernelweave.models.streaming.dask import scheduler_lost
-from kernelweave.papers.experiment import Experiment
-from kernelweave.papers.results import Results
+from reproduce.experiment import Experiment
+from reproduce.results import Results
 
 WARNINGS = "warnings"
 #: Said of a run that did not finish.
