@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import stress_certificates
 from kernelweave import Alignment, CappedSimplex, Fisher, LpBall, Margin, Simplex, solve
 from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.criteria.margin import SubspaceMargin
@@ -174,6 +175,20 @@ def test_value_and_gradient_are_enough(name):
         assert found.n_iter <= 100  # measured: up to 62
 
 
+@pytest.mark.parametrize("unit", [1e-80, 1e80])
+@pytest.mark.parametrize("exact", [True, False], ids=["hessian", "gradient"])
+def test_units_of_the_target_do_not_matter(unit, exact):
+    """The value is quadratic in the target: squares of gradients are out of range."""
+    bank, signs = problem(20, 0)
+    found = []
+    for target in (signs, unit * signs):
+        criterion = Fisher(bank, target, 0.5)
+        criterion = criterion if exact else WithoutHessian(criterion)
+        found.append(solve(criterion, GroupBall(GROUPS[20]), tol=1e-6))
+        assert found[-1].converged
+    assert found[1].value == pytest.approx(unit**2 * found[0].value, rel=2e-6)
+
+
 def test_a_likelihood_over_groups():
     densities = np.random.default_rng(0).normal(size=(50, 6))
     mixture = MixtureLikelihood(densities)
@@ -254,3 +269,23 @@ def test_the_update_of_the_hessian():
     np.testing.assert_allclose(updated, updated.T)
     assert np.linalg.eigvalsh(updated)[0] > 0.0
     assert _updated(hessian, step, -change) is hessian
+
+
+@pytest.mark.parametrize(("make", "seed"), [("mixture", 161), ("within", 184)])
+def test_rounding_that_spoils_the_model_does_not_end_the_solve(make, seed):
+    """Within a gap of 1e-5 and 5e-3 the model had no minimum below its start."""
+    rng = np.random.default_rng(seed)
+    rng.integers(20)
+    criterion, allowed = getattr(stress_certificates, make)(rng)
+    assert solve(criterion, allowed, method="frank_wolfe", tol=1e-6).converged
+
+
+def test_a_learned_regularisation_never_vanishes():
+    """The certificate divides by it; here the kernels leave it no weight."""
+    rng = np.random.default_rng(0)
+    signs = np.where(np.arange(20) % 2, 1.0, -1.0)[:, None]
+    X = rng.normal(size=(20, 40)) + 5.0 * signs
+    stack = np.exp(-((X.T[:, :, None] - X.T[:, None, :]) ** 2) / 8.0)
+    criterion = Fisher(DenseBank(center_and_scale(stack)), signs, "learn")
+    found = solve(criterion, Simplex(), method="frank_wolfe", tol=1e-7)
+    assert found.converged and 0.0 < found.weights[0] < 1e-9

@@ -132,7 +132,7 @@ def criterion_ranges(
     if "polyhedron" not in weights.offers:
         raise ValueError(
             f"ranges are computed over non-negative weights within linear constraints "
-            f"or a ball; {weights!r} is neither"
+            f"or a ball of one norm; {weights!r} is neither"
         )
     if groups is None:
         groups = {f"kernel {i}": [i] for i in range(criterion.n_kernels)}
