@@ -401,13 +401,6 @@ class FeatureRecipe:
         self, i: int, rows: Any, numbers: np.ndarray | None
     ) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
-        if isinstance(rows, EncodedRows):
-            rows = rows.parts[self.part_of[i]]
-            return ValueError(
-                f"Values of the kernel {self.names[i]!r} are beyond the range of "
-                f"{rows.dtype}. Rescale the columns of its view, or what its "
-                "transformer returns."
-            )
         view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
         return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
