@@ -35,6 +35,7 @@ from estimators import (
     Condition,
     ask,
     has,
+    is_fixed_sum,
     poses_problem,
     takes,
     unless,
@@ -49,7 +50,7 @@ from kernelweave import (
     save,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.inspection import weight_ranges
+from kernelweave.inspection import feature_importance, weight_ranges
 from kernelweave.kernels import RBF, Pipe, Polynomial, Similarity
 from kernelweave.persistence import _finished
 
@@ -2699,6 +2700,21 @@ add(
     WANTS_THE_ROWS_OF_THE_FIT,
     PASS_THOSE_OF_THE_FIT,
     poses_problem,
+)
+
+
+def columns_of_components(p: Problem) -> None:
+    """The importance of columns, without the rows that became components."""
+    p.params.update(views=[("left", Pipe(PCA(2), "rbf"), [0, 1, 2])])
+    p.later = lambda model: feature_importance(model, "left")
+
+
+add(
+    "the columns before a transformer, without rows",
+    columns_of_components,
+    "keeps the training rows of the view 'left' after PCA, not the rows themselves",
+    "pass the rows over which to average as X",
+    is_fixed_sum,
 )
 
 # --------------------------------------------------------------------------------------

@@ -667,7 +667,7 @@ def test_what_a_model_file_is(fitted, capsys):
     assert "It predicts the class 'subtype', one of 2: =ill, well." in out
     assert f"It learned from {N} rows of rna=" in out and "Made with kernelweave" in out
     assert "2 gaps filled in 1 column" in out
-    assert f"\nIt holds all cells of {N} training rows, between which" in out
+    assert f"\nIt holds {N} training rows as numbers, after their" in out
     found = told(capsys, "inspect", fitted / "model.kw")
     assert found["class"] == "MultipleKernelFDA" and found["gap"] < 1e-6
     assert found["rows_kept"] == {"kernels": N, "landmarks": 0, "partial_fit": 0}

@@ -14,7 +14,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from estimators import EXPLICIT, ONE_EACH, ask, output, some, takes, targets_for
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge, load, save
+from kernelweave import (
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    load,
+    save,
+)
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import feature_importance, view_permutation_importance
 from kernelweave.inspection._rows import rows_kept_in_words
 from kernelweave.kernels import Pipe, Standardizer
@@ -138,6 +146,15 @@ def frame():
             "ward": rng.choice(["eastward", "westward"], N + NEW),
         }
     ), np.arange(N + NEW) % 2
+
+
+def test_a_view_from_which_nothing_is_learned_keeps_no_cells():
+    X, codes = frame()
+    constant = ("constant", Pipe(TfidfVectorizer(), "linear"), ["note"])
+    model = MixtureKDA([constant, ("size", "rbf", ["size"])])
+    with pytest.warns(KernelWarning, match="constant on the training rows"):
+        model.fit(X.assign(note="the same words"), codes)
+    assert [part.source.blocks for part in model.kernel_map_.parts] == [None, None]
 
 
 MIXED = make_column_transformer(

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave._array import Array, to_numpy
+from kernelweave._array import Array, from_numpy, to_numpy
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.kernels.functions import Standardizer, apply_step, divided
@@ -107,7 +107,9 @@ def before_scaling(steps: tuple[Any, ...], rows: Array) -> Any:
     """The rows (m, d) of which steps that only scale and move columns made ``rows``."""
     for step in reversed(steps):
         if isinstance(step, StandardScaler):
-            rows = step.inverse_transform(to_numpy(rows))
+            values = rows if issparse(rows) else to_numpy(rows)
+            moved = step.inverse_transform(values)
+            rows = moved if issparse(rows) else from_numpy(moved, rows)
         elif issparse(rows):  # only divided
             rows = divided(rows, 1.0 / step.scale_)
         else:

@@ -327,12 +327,12 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
 
 def _training_block(source: Any, v: int) -> Array:
     """The training rows of view v, from those that a kernel sees after scaling."""
-    own = [i for i, (view, _) in enumerate(source.places) if view == v]
-    for i in own:
+    kernels = [i for i, (view, _) in enumerate(source.places) if view == v]
+    for i in kernels:
         steps = source.places[i][1].steps
         if all(isinstance(step, Standardizer | StandardScaler) for step in steps):
             return before_scaling(steps, source.kept(i))
-    first = source.places[own[0]][1].steps[0]
+    first = source.places[kernels[0]][1].steps[0]
     if isinstance(first, ColumnEncoder):
         raise columns_with_gaps()
     raise ValueError(

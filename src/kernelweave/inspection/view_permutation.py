@@ -237,9 +237,9 @@ def training_rows(model: Any, blocks: Any) -> int | None:
         return None
     rounded = [int(fits_single(block)) for block in blocks]
     views = zip(digests, rounded, strict=True)
-    training = set(zip(*(own[:, r].tolist() for own, r in views), strict=True))
+    training = {*zip(*(view[:, r].tolist() for view, r in views), strict=True)}
     views = zip(map(digests_of, blocks), rounded, strict=True)
-    rows = zip(*(new[:, r].tolist() for new, r in views), strict=True)
+    rows = zip(*(view[:, r].tolist() for view, r in views), strict=True)
     return sum(row in training for row in rows)
 
 

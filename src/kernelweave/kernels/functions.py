@@ -854,9 +854,9 @@ class ViewRows:
 
     def forget(self, still_needed: Sequence[tuple[Any, ...]]) -> None:
         """Drop all results but those on the way to the paths ``still_needed``."""
-        for known in list(self.results):
-            if not any(path[: len(known)] == known for path in still_needed):
-                del self.results[known]
+        for path in list(self.results):
+            if not any(needed[: len(path)] == path for needed in still_needed):
+                del self.results[path]
 
 
 def form_for(kernel: Kernel, X: Any) -> str:

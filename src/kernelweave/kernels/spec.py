@@ -505,13 +505,13 @@ def name_largest(
         The name of the kernel.
     steps : tuple of transformers
         The transformers that are applied before the kernel.
-    block : array of shape (m, d)
+    block : array, sparse array, Columns or EncodedRows of shape (m, d)
         The rows; NaN where a row lacks the view.
     numbers : ndarray of shape (m,), optional
         Indices of these rows in X; 0, 1, ... by default.
     """
     encoded = bool(steps) and isinstance(steps[0], ColumnEncoder)
-    if isinstance(block, Columns) and not encoded:
+    if isinstance(block, EncodedRows) or (isinstance(block, Columns) and not encoded):
         return (
             f"View {view.name!r}: values of the kernel {label} are beyond the range of "
             f"{block.dtype}. Rescale what its transformer returns."

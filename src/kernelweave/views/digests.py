@@ -90,5 +90,5 @@ def _of_cells(block: Columns) -> np.ndarray:
         hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=8)
         for row in zip(*words, strict=True)
     )
-    found = [int.from_bytes(one.digest(), "little") for one in hashes]
-    return np.array(found, dtype=np.uint64)
+    numbers = [int.from_bytes(one.digest(), "little") for one in hashes]
+    return np.array(numbers, dtype=np.uint64)

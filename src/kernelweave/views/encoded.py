@@ -56,4 +56,4 @@ class EncodedRows:
     def concatenate(cls, blocks: list[EncodedRows]) -> EncodedRows:
         """The rows of all blocks."""
         parts = zip(*(block.parts for block in blocks), strict=True)
-        return cls([concatenate_rows(list(own)) for own in parts])
+        return cls([concatenate_rows(list(pieces)) for pieces in parts])

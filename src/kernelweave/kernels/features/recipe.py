@@ -382,13 +382,13 @@ class FeatureRecipe:
                 if key not in dense:
                     rows = views[v]
                     if isinstance(rows, EncodedRows):
-                        seen = rows.parts[self.part_of[i]]
+                        rows = rows.parts[self.part_of[i]]
                     else:
                         rows = at_home(rows.toarray(), out) if issparse(rows) else rows
                         every.setdefault(v, ViewRows(rows))
                         form = form_for(self.kernels[i], rows)
-                        seen = every[v].after(form, steps)
-                    dense[key] = dense_rows(seen) if issparse(seen) else seen
+                        rows = every[v].after(form, steps)
+                    dense[key] = dense_rows(rows) if issparse(rows) else rows
                 # In blocks, since a map takes several times the memory of its result.
                 width, entries = made.n_features, block_entries(out)
                 for part in row_chunks(out.shape[0], width, entries):
@@ -401,13 +401,6 @@ class FeatureRecipe:
         self, i: int, rows: Any, numbers: np.ndarray | None
     ) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
-        if isinstance(rows, EncodedRows):
-            rows = rows.parts[self.part_of[i]]
-            return ValueError(
-                f"Values of the kernel {self.names[i]!r} are beyond the range of "
-                f"{rows.dtype}. Rescale the columns of its view, or what its "
-                "transformer returns."
-            )
         view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
         return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
@@ -495,12 +488,12 @@ class FeatureRecipe:
 
 def _parts(kernels: list[Kernel], view_of: list[int], sample: list[Any]) -> list[int]:
     """By kernel, the number of its transformers among those of its view."""
-    known: list[dict[Any, int]] = [{} for _ in sample]
-    found = []
+    numbers: list[dict[Any, int]] = [{} for _ in sample]
+    part_of = []
     for kernel, v in zip(kernels, view_of, strict=True):
         path = ViewRows(sample[v]).path(kernel)
-        found.append(known[v].setdefault(path, len(known[v])))
-    return found
+        part_of.append(numbers[v].setdefault(path, len(numbers[v])))
+    return part_of
 
 
 #: A column is far from zero if its mean is this many standard deviations away.

@@ -148,7 +148,7 @@ class FeatureSource:
         settled = [settle(*pair) for pair in zip(views, blocks, strict=True)]
         self.views = views = [view for view, _ in settled]
         self.remarks = remarks_of(views)
-        #: The rows as they are, until the fit ends.
+        #: The rows as they are, until the kernels between them are made.
         self.blocks: list[Any] | None = [detached_block(block) for _, block in settled]
         self.like = detached(host_like(self.blocks[0])[:0, :])
         #: A block of no rows per view, sparse or dense like the training rows.
@@ -194,7 +194,7 @@ class FeatureSource:
             self.feature_of.append(numbers[path])
 
     def release(self) -> None:
-        """Drop the rows as they are, which only messages of a fit need."""
+        """Drop the rows as they are: only messages about the kernels need them."""
         self.blocks = None
 
     def kept(self, i: int) -> Any:
@@ -279,9 +279,8 @@ class FeatureSource:
         moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
         if not moved:  # computed as defined already
             return gram
-        new, own = self._seen(i, rows), self.kept(i)
-        new, own = (with_origin_at_zero(kernel, part) for part in (new, own))
-        return kernel.core.gram(new, own)
+        new = with_origin_at_zero(kernel, self._seen(i, rows))
+        return kernel.core.gram(new, with_origin_at_zero(kernel, self.kept(i)))
 
     def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
         """``k_i(x, x)`` (m,) of new rows as defined."""
@@ -302,10 +301,11 @@ class FeatureSource:
         """
         v, kernel = self.places[i]
         numbers = self._numbers(v) if rows is None else None
-        given = self.blocks if rows is None else rows
-        assert given is not None  # the training rows are there while a fit lasts
-        block = given[v]
-        return name_largest(self.views[v], kernel.label, kernel.steps, block, numbers)
+        blocks = self.blocks if rows is None else rows
+        assert blocks is not None  # the training rows are there while kernels are made
+        return name_largest(
+            self.views[v], kernel.label, kernel.steps, blocks[v], numbers
+        )
 
 
 class PrecomputedSource:
@@ -600,12 +600,12 @@ class KernelMap(FittedMap):
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
+        self.source.release()
         self.remarks += warn_constant(self.names, self.view_names, self.active)
         self.require_active()
         bank = (self._bank_of_tiles if stack is None else self._dense_bank)(made)
         bank.standard = self.standard
         bank.views = [self.view_names[i] for i in self.active]
-        self.source.release()
         return bank
 
     def _center_stack(self, stack: Array) -> Iterator[Centering]:
