@@ -193,15 +193,15 @@ class RowDesign:
         sums = np.empty(len(groups))
         for s in np.unique(sizes):
             places = np.flatnonzero(sizes == s)
-            alike = np.stack([groups[i] for i in places])
-            for part in row_chunks(len(alike), int(s) * self.n_rows):
-                rows = alike[part].reshape(-1)
+            same_size = np.stack([groups[i] for i in places])
+            for part in row_chunks(len(same_size), int(s) * self.n_rows):
+                rows = same_size[part].reshape(-1)
                 index = from_numpy(rows, coef, xp.int64)
                 left = xp.reshape(
                     xp.take(factor, index, axis=0), (-1, int(s), factor.shape[1])
                 )
                 scaled = left if shrink is None else left * shrink
-                root = from_numpy(np.sqrt(self.each[alike[part]])[:, :, None], coef)
+                root = from_numpy(np.sqrt(self.each[same_size[part]])[:, :, None], coef)
                 block = scaled @ xp.matrix_transpose(left)
                 block = block - null * root @ xp.matrix_transpose(root)
                 total = xp.matrix_transpose(root) @ block @ root
