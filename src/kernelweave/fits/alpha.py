@@ -382,7 +382,7 @@ class _OthersPath:
 LOO_TOLERANCE = 1e-4
 #: The longest first step in log alpha, and how many times as long as the last one the
 #: next may be, until the minimum lies between two points.
-EXPANSION = 2.0
+BRACKET_STEP = 2.0
 #: Difference in log alpha of two values that count as one.
 CLOSE_ALPHAS = 1e-3
 #: A search ends with this many inverses: rounding may hide the minimum.
@@ -561,7 +561,7 @@ class AlphaSearch:
             return 0.0 if flat else point.slope
 
         here = min(max(math.log(max(start, NEXT_TO_ZERO)), low), high)
-        longest = EXPANSION
+        longest = BRACKET_STEP
         while (falling := slope(here)) != 0.0:
             bend = _bend(list(points.values()), points[here], curvature)
             step = min(abs(falling) / bend, longest) if bend > 0 else longest
@@ -580,7 +580,7 @@ class AlphaSearch:
                 break
             if there not in points:
                 break
-            here, longest = there, EXPANSION * abs(there - here)
+            here, longest = there, BRACKET_STEP * abs(there - here)
         return list(points.values())
 
 

@@ -150,7 +150,7 @@ def feature_importance(
     --------
     >>> from kernelweave import MultipleKernelFDA
     >>> from kernelweave.datasets import fetch_views
-    >>> from kernelweave.inspection import feature_importance
+    >>> from kernelweave.inspection.feature_importance import feature_importance
     >>> from kernelweave.kernels import Linear, Pipe
     >>> from sklearn.preprocessing import StandardScaler
     >>> cancer = fetch_views("breast_cancer")

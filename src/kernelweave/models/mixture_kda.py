@@ -10,7 +10,6 @@ import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.design import RowDesign
-from kernelweave.fits.ridge import steepness_of
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import (
     Expert,
@@ -18,6 +17,7 @@ from kernelweave.fits.predictive import (
     choose_noise,
     excess_remark,
 )
+from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.maps.kernel_map import moved_rows
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.learn.folds import FoldScore

@@ -12,14 +12,14 @@ from kernelweave.protocols import Criterion, Evaluation, Iterate, WeightSet
 from kernelweave.solvers.newton import ALREADY_CLOSE, SUFFICIENT, safe_step
 
 #: The model is minimised until its own gap is this share of its decrease.
-MODEL_SHARE = 0.01
+FW_MODEL_SHARE = 0.01
 #: Share of the start in all points, if the identity has a weight: no sum is definite
 #: without it, and the certificate divides by it.
-INWARD = 1e-10
+FW_INWARD = 1e-10
 #: Product of a step and the change of the gradient, relative to their largest entries,
 #: up to which the difference says nothing about the curvature.
 NO_CURVATURE = 1e-12
-NO_STEP = "no step toward the minimum of the quadratic model lowers the criterion"
+FW_NO_STEP = "no step toward the minimum of the quadratic model lowers the criterion"
 
 
 def frank_wolfe(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -73,7 +73,7 @@ def frank_wolfe(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
         points = np.vstack([points, weights])
         target, points = _model_minimum(weights, state, hessian, points, weight_set)
         if has_others:
-            target = target + INWARD * (start - target)
+            target = target + FW_INWARD * (start - target)
         decrease = float(state.gradient @ (weights - target))
         if not decrease > 0.0:  # rounding has spoilt the model: take a plain step
             target = weight_set.maximizer(-state.gradient)
@@ -134,7 +134,7 @@ def _model_minimum(
         further = weight_set.maximizer(-slope)
         gap = float(slope @ (target - further))
         # A decrease that no longer grows has reached the limits of rounding.
-        if gap <= MODEL_SHARE * decrease or not decrease > largest:
+        if gap <= FW_MODEL_SHARE * decrease or not decrease > largest:
             return target, points
         largest = decrease
         points = np.vstack([points, further])
@@ -162,7 +162,7 @@ def _lower(
         lambda trial: criterion.evaluate(trial, hessian=exact),
         lambda share: weights + share * step,
         accept,
-        NO_STEP,
+        FW_NO_STEP,
     )
     count = sum(after.n_factorizations for after in tried)
     return end, replace(tried[-1], n_factorizations=count)

@@ -16,7 +16,7 @@ from kernelweave._array import CACHE_ENTRIES, row_chunks, to_numpy
 from kernelweave.views.raw_columns import Columns, words_of
 
 #: Odd numbers that spread the bits of the cells (Steele, Lea and Flood 2014).
-GAMMA, FIRST, SECOND = (
+MIX_STEP, MIX_FIRST, MIX_SECOND = (
     np.uint64(value)
     for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
@@ -76,9 +76,9 @@ def _of_entries(values: np.ndarray, columns: np.ndarray, dtype: Any) -> np.ndarr
 
 def _mixed(bits: np.ndarray) -> np.ndarray:
     """Each number, with every bit a function of all of its bits (splitmix64)."""
-    bits = bits * GAMMA
-    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
-    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
+    bits = bits * MIX_STEP
+    bits = (bits ^ (bits >> np.uint64(30))) * MIX_FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * MIX_SECOND
     return bits ^ (bits >> np.uint64(31))
 
 
