@@ -116,6 +116,8 @@ def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
     wanted = np.linalg.inv(A)
     rtol = tolerance(dtype)
     assert_allclose(inverse.T @ inverse, wanted, rtol=rtol, atol=rtol)
+    whole = to_numpy(_array.inverse_factored(factor))
+    assert_allclose(whole, wanted, rtol=rtol, atol=rtol)
 
 
 @DTYPES
