@@ -2712,7 +2712,8 @@ def columns_of_components(p: Problem) -> None:
 add(
     "the columns before a transformer, without rows",
     columns_of_components,
-    "keeps the training rows of the view 'left' after PCA, not the rows themselves",
+    "keeps the training rows of the view 'left'",
+    "after PCA, not the rows themselves",
     "pass the rows over which to average as X",
     is_fixed_sum,
 )

@@ -81,8 +81,10 @@ def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     if isinstance(X, Columns) and (not steps or isinstance(steps[0], Standardizer)):
         X = X.numbers
     X = X.toarray() if issparse(X) else X
-    for step in steps:
-        X = apply_step(step, X)
+    with warnings.catch_warnings():  # rows that are scaled back have no names
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        for step in steps:
+            X = apply_step(step, X)
     return to_numpy(X).astype(np.float64)
 
 
