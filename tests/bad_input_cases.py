@@ -2705,8 +2705,13 @@ add(
 
 def columns_of_components(p: Problem) -> None:
     """The importance of columns, without the rows that became components."""
-    p.params.update(views=[("left", Pipe(PCA(2), "rbf"), [0, 1, 2])])
-    p.later = lambda model: feature_importance(model, "left")
+    X, y, views = p.X, p.y, [("left", Pipe(PCA(2), "rbf"), [0, 1, 2])]
+
+    def explain(model: BaseEstimator) -> None:
+        changed = clone(model).set_params(views=views).fit(X, y)
+        feature_importance(changed, "left")
+
+    p.later = explain
 
 
 add(
