@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kernelweave._text import counted
 from kernelweave._writing import written_whole
 from kernelweave.cli.main import INPUT_ERRORS, in_one_line
 from kernelweave.cli.output import print_table, shown_warnings
-from kernelweave.views.columns import counted
 from reproduce import PAPERS, load_paper, report
 from reproduce.experiment import Experiment
 from reproduce.progress import progress_bar

@@ -11,9 +11,9 @@ import numpy as np
 
 import kernelweave
 from kernelweave._files import require_file, to_csv
+from kernelweave._text import counted
 from kernelweave._writing import written_whole
 from kernelweave.inspection._figure import can_draw, save_figure
-from kernelweave.views.columns import counted
 from reproduce.experiment import Published
 from reproduce.results import (
     BETTER,

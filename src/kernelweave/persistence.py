@@ -36,6 +36,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from kernelweave._files import check_arrays, special_kind
+from kernelweave._text import some
 from kernelweave._writing import check_name, written_whole
 from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.caches import (
@@ -44,7 +45,6 @@ from kernelweave.views.caches import (
     parts_of,
     why_not_storable,
 )
-from kernelweave.views.columns import some
 
 #: Increased when files of earlier versions can no longer be read; others are refused.
 FORMAT = 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._text import in_line
+from kernelweave._text import counted, in_line, some, with_names
 from kernelweave.cli.folder import FILES, check_place, new_results
 from kernelweave.cli.output import (
     certificate_of,
@@ -44,7 +44,6 @@ from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
 from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.persistence import save
-from kernelweave.views.columns import counted, some, with_names
 
 #: What each value of ``missing`` does with a row that lacks a view.
 MISSING_IN_WORDS = {

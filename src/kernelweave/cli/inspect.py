@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from kernelweave._text import in_line
+from kernelweave._text import counted, in_line, some
 from kernelweave.cli.output import (
     certificate_of,
     print_certificate,
@@ -23,7 +23,6 @@ from kernelweave.inspection._rows import (
     weight_in_words,
 )
 from kernelweave.persistence import load, read_header, used_from
-from kernelweave.views.columns import counted, some
 
 
 def run_inspect(options: argparse.Namespace) -> dict[str, Any]:

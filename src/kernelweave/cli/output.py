@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._files import to_csv
-from kernelweave._text import in_line
+from kernelweave._text import counted, in_line, some
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import Samples
@@ -25,7 +25,6 @@ from kernelweave.inspection import (
 )
 from kernelweave.inspection._figure import axes, can_draw, save_figure
 from kernelweave.inspection._rows import chosen_by, chosen_in_words
-from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
 #: A column of a table, with its name.

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._files import csv_text
-from kernelweave._text import in_line
+from kernelweave._text import counted, in_line
 from kernelweave._writing import written_whole
 from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import identity_of, predictions, shown_warnings
@@ -20,7 +20,6 @@ from kernelweave.cli.seen import own_notes, training_digests, were_seen
 from kernelweave.cli.terminal import print_data
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.persistence import load, read_header, used_from
-from kernelweave.views.columns import counted
 
 
 def run_predict(options: argparse.Namespace) -> dict[str, Any]:

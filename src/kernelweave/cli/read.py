@@ -20,8 +20,8 @@ from kernelweave._files import (
     require_text,
     unpacked,
 )
+from kernelweave._text import counted, some
 from kernelweave.exceptions import library
-from kernelweave.views.columns import counted, some
 from kernelweave.views.ids import is_gap
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -9,12 +9,12 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
+from kernelweave._text import counted, some
 from kernelweave.cli.fit import check_file, fitted, read_problem, write_page
 from kernelweave.cli.predict import load_predictor
 from kernelweave.cli.progress import progress
 from kernelweave.cli.seen import training_digests
 from kernelweave.cli.settings import MODEL_OPTIONS
-from kernelweave.views.columns import counted, some
 
 
 def run_report(options: argparse.Namespace) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._text import counted, some, with_names
 from kernelweave.cli.read import (
     MUDATA,
     line_of,
@@ -22,7 +23,7 @@ from kernelweave.cli.read import (
     suggest,
 )
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import counted, id_reader, some, with_names
+from kernelweave.views.columns import id_reader
 from kernelweave.views.ids import check_distinct, read_ids
 from kernelweave.views.raw_columns import DATE
 from kernelweave.views.tables import join_tables

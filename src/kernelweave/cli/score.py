@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import r2_score, root_mean_squared_error
 
+from kernelweave._text import counted, some
 from kernelweave.cli.read import as_written
 from kernelweave.cli.samples import Samples, read_target
 from kernelweave.learn.estimates import accuracy
-from kernelweave.views.columns import counted, some
 
 
 def print_score(

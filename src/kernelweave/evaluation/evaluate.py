@@ -12,6 +12,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
+from kernelweave._text import listed, some
 from kernelweave.evaluation.baselines import NO_VIEW, baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.exceptions import require_count
@@ -37,7 +38,7 @@ from kernelweave.models.shared.inputs import (
     has_marker,
 )
 from kernelweave.views.caches import without_caches
-from kernelweave.views.columns import is_precomputed, listed, some
+from kernelweave.views.columns import is_precomputed
 
 #: The name of the model itself in the table.
 THIS_MODEL = "this model"

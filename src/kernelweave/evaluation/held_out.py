@@ -10,12 +10,12 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.base import is_classifier
 
 from kernelweave._array import to_numpy
+from kernelweave._text import prefixed, some
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.gaussians import units_per_class
 from kernelweave.inspection._rows import probabilities, without_repeated_warnings
 from kernelweave.learn.folds import choose_splits
 from kernelweave.views.caches import without_caches
-from kernelweave.views.columns import prefixed, some
 from kernelweave.views.streams import rows_of_fold
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from kernelweave._array import DOUBLE_EPS, Array, from_numpy, namespace, row_chunks
+from kernelweave._text import counted, some
 from kernelweave._tolerances import ROUNDED_WEIGHT
 from kernelweave.fits.calibration import (
     Calibration,
@@ -18,7 +19,6 @@ from kernelweave.fits.calibration import (
     with_exceptions,
 )
 from kernelweave.fits.design import RowDesign
-from kernelweave.views.columns import counted, some
 
 #: The variance is searched for from the squared distance of rows to their class mean
 #: computed without them, up to this multiple of it. Smaller values only fit rows that

@@ -14,6 +14,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
+from kernelweave._text import counted, some
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.targets import StandardOutputs
@@ -24,7 +25,7 @@ from kernelweave.models.shared.inputs import (
     of_own_type,
     read_groups,
 )
-from kernelweave.views.columns import counted, is_dict, some
+from kernelweave.views.columns import is_dict
 from kernelweave.views.precomputed import stack_kernels
 from kernelweave.views.raw_columns import Columns
 

@@ -15,6 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy, units_of
+from kernelweave._text import counted, some
 from kernelweave.exceptions import require_count
 from kernelweave.fits.targets import StandardOutputs
 from kernelweave.inspection._rows import (
@@ -46,7 +47,7 @@ from kernelweave.learn.folds import choose_splits
 from kernelweave.models.shared.inputs import check_length
 from kernelweave.models.shared.refits import of_classes
 from kernelweave.views.caches import without_caches
-from kernelweave.views.columns import counted, is_precomputed, some
+from kernelweave.views.columns import is_precomputed
 
 Views = frozenset[str]
 

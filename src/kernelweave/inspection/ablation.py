@@ -11,10 +11,10 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from sklearn.utils import Bunch
 
+from kernelweave._text import counted, listed
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.learn.estimates import mean_over_folds
-from kernelweave.views.columns import counted, listed
 
 #: To be worthwhile, views must lower the loss without any view by this fraction.
 WORTHWHILE_LOSS = 0.01

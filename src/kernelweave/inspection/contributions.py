@@ -10,6 +10,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
+from kernelweave._text import counted
 from kernelweave.exceptions import library, require_count
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.inspection._figure import (
@@ -29,7 +30,6 @@ from kernelweave.inspection._rows import (
     row_labels,
     views_of,
 )
-from kernelweave.views.columns import counted
 
 
 @dataclass(frozen=True)

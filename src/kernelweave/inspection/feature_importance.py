@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, deviations, row_chunks, to_numpy, units_of
+from kernelweave._text import counted
 from kernelweave.exceptions import KernelWarning, require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
@@ -39,7 +40,6 @@ from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.encoding import ColumnEncoder
 from kernelweave.kernels.functions import Linear, Standardizer, apply_steps
 from kernelweave.views.caches import without_caches
-from kernelweave.views.columns import counted
 from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.

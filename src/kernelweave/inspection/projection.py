@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from kernelweave._array import to_numpy
+from kernelweave._text import counted
 from kernelweave.inspection._figure import Drawn, axes, color, legend_beside, marker
 from kernelweave.inspection._rows import fitted_model
 from kernelweave.models.shared.inputs import of_own_type
-from kernelweave.views.columns import counted
 
 #: With more classes than this, their names are also written at their means.
 MAX_UNNAMED = 6

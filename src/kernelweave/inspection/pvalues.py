@@ -9,13 +9,13 @@ from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from kernelweave._array import namespace
+from kernelweave._text import counted, some
 from kernelweave.exceptions import require_count
 from kernelweave.fits.design import RowDesign
 from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection._rows import design_for
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.spec import sees_targets
-from kernelweave.views.columns import counted, some
 
 #: With fewer orders of the rows than this, no p-value could be 0.05 or less.
 FEWEST_ORDERS = 20

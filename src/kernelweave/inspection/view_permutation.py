@@ -11,6 +11,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
 from kernelweave._array import device, is_array, namespace, take, to_numpy
+from kernelweave._text import counted
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._rows import (
     as_stack,
@@ -23,12 +24,7 @@ from kernelweave.inspection._rows import (
     without_repeated_warnings,
 )
 from kernelweave.kernels.checks import is_symmetric
-from kernelweave.views.columns import (
-    column_names,
-    counted,
-    is_table,
-    validate_new,
-)
+from kernelweave.views.columns import column_names, is_table, validate_new
 from kernelweave.views.digests import digests_of, fits_single
 from kernelweave.views.missing import ObservedViews
 

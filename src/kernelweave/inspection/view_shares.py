@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from kernelweave._text import counted
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import (
     COLORS,
@@ -22,7 +23,6 @@ from kernelweave.inspection._problem import WeightProblem, problem_of
 from kernelweave.inspection._rows import design_for, fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
-from kernelweave.views.columns import counted
 
 #: A share above this counts as selected.
 SELECTED = 0.01

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import to_numpy
+from kernelweave._text import counted
 from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import (
     COLORS,
@@ -22,7 +23,6 @@ from kernelweave.inspection._figure import (
 )
 from kernelweave.inspection._rows import fitted_model
 from kernelweave.models.shared.base import caution_about_shares, shares_of_views
-from kernelweave.views.columns import counted
 
 #: Height of a row of the plot in inches.
 WEIGHT_HEIGHT = 0.24

@@ -35,7 +35,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._sklearn import BaseEstimator
-from kernelweave.views.columns import prefixed
+from kernelweave._text import prefixed
 from kernelweave.views.streams import select_rows
 
 MEDIAN_ROWS = 2000

@@ -18,8 +18,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from kernelweave._text import counted, some, with_names
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import View, counted, some, with_names
+from kernelweave.views.columns import View
 from kernelweave.views.raw_columns import (
     MEASURED,
     Column,

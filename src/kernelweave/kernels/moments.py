@@ -24,9 +24,9 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
+from kernelweave._text import numbered
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.spec import detached_block
-from kernelweave.views.columns import numbered
 from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.streams import concatenate_rows, select_rows
 

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import Array, centred, from_numpy, is_array, to_numpy
+from kernelweave._text import counted
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, check_parameter, median_or_mean
 from kernelweave.kernels.checks import check_symmetric, looks_like_distances
-from kernelweave.views.columns import IdReader, counted
+from kernelweave.views.columns import IdReader
 from kernelweave.views.ids import (
     check_distinct,
     check_kernel_labels,

@@ -21,6 +21,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
+from kernelweave._text import did_you_mean, prefixed
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix, guarded, key_of
 from kernelweave.kernels.encoding import (
@@ -49,13 +50,7 @@ from kernelweave.kernels.functions import (
     first_step,
     needs_targets,
 )
-from kernelweave.views.columns import (
-    View,
-    did_you_mean,
-    each_kernel,
-    host_like,
-    prefixed,
-)
+from kernelweave.views.columns import View, each_kernel, host_like
 from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.raw_columns import Columns, is_plain
 

@@ -16,6 +16,7 @@ from sklearn.model_selection import (
 )
 
 from kernelweave._array import Array, to_numpy, units_of
+from kernelweave._text import with_names
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.calibration import Calibration, calibrate
 from kernelweave.fits.design import RowDesign
@@ -25,7 +26,6 @@ from kernelweave.learn.estimates import accuracy, mean_over_folds, ratio_of_mean
 from kernelweave.learn.measure import Measure
 from kernelweave.learn.sample import Sample
 from kernelweave.learn.search import STOPPED, Learned, Options
-from kernelweave.views.columns import with_names
 
 #: Remark on a model whose folds do not fit into memory, were stopped, or failed.
 NO_SCORE = "there is no cv_score_: {}"

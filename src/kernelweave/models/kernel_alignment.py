@@ -15,6 +15,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
+from kernelweave._text import counted
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.targets import StandardOutputs, signs_of_codes
@@ -43,7 +44,6 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.solve import Certificate, error_of_value, solve
-from kernelweave.views.columns import counted
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: Why weights of any sign need kernels of equal trace: they sum to one.

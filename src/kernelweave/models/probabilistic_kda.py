@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
+from kernelweave._text import counted, numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise, excess_remark
 from kernelweave.fits.ridge import steepness_of
@@ -28,7 +29,6 @@ from kernelweave.models.shared.inputs import (
     read_labelled_rows,
 )
 from kernelweave.models.shared.refits import Refits
-from kernelweave.views.columns import counted, numbered
 from kernelweave.views.missing import ObservedViews
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import dot, eps, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from kernelweave._text import counted
 from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.fits.alpha import LooPath
 from kernelweave.fits.design import RowDesign
@@ -50,7 +51,6 @@ from kernelweave.solvers.solve import (
     reachable,
     solve,
 )
-from kernelweave.views.columns import counted
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from kernelweave._text import counted, some
 from kernelweave.inspection._rows import (
     chosen_in_words,
     observed_views,
@@ -25,7 +26,6 @@ from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Case, Section, or_why
 from kernelweave.report.views import shares, two_questions, without_each
-from kernelweave.views.columns import counted, some
 
 #: Patterns of missing views, and warnings, that the page lists.
 MOST_PATTERNS, MOST_WARNINGS = 20, 20

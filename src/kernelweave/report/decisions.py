@@ -11,6 +11,7 @@ from sklearn.inspection import permutation_importance
 from sklearn.utils import check_random_state
 
 from kernelweave._array import to_numpy
+from kernelweave._text import counted
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import contributions, feature_importance
 from kernelweave.inspection._rows import (
@@ -31,7 +32,6 @@ from kernelweave.report.section import (
     Section,
     or_why,
 )
-from kernelweave.views.columns import counted
 
 #: The most columns that are shuffled one by one, and how often each is.
 MOST_SHUFFLED, SHUFFLES = 200, 5

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
 
+from kernelweave._text import counted, some
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_CLASSES, Section, or_why
-from kernelweave.views.columns import counted, some
 
 #: The baselines, in words.
 BASELINES = {

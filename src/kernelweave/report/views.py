@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import PredefinedSplit
 
+from kernelweave._text import some
 from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
 from kernelweave.inspection._rows import observed_views, shares_of, taken_by
@@ -17,7 +18,6 @@ from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import MOST_VIEWS, Case, Section, or_why
 from kernelweave.views.caches import without_caches
-from kernelweave.views.columns import some
 
 #: With at most this many views, the page also has an order in which to drop them, for
 #: which the number of fits grows with the square of the number of views.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import PurePath
@@ -27,6 +26,7 @@ from kernelweave._array import (
     take,
     to_numpy,
 )
+from kernelweave._text import counted, did_you_mean, prefixed, some, with_names
 
 EXPECTED = (
     "views must be None (all columns), 'precomputed', ('precomputed', names), or a "
@@ -563,61 +563,6 @@ def _several_levels(lookup: dict[Any, int]) -> str:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-@contextmanager
-def prefixed(prefix: str) -> Iterator[None]:
-    """Begin the message of any TypeError or ValueError with ``prefix``."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if not prefix:
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{prefix}{error}") from error
-
-
-def numbered(start: int) -> AbstractContextManager[None]:
-    """Prefix error messages with the first row of the portion, unless it is row 0."""
-    text = f"In the portion that starts at row {start:,} (row numbers below count from "
-    return prefixed(f"{text}there): " if start else "")
-
-
-def renumbered(left_out: int) -> AbstractContextManager[None]:
-    """Prefix error messages with the number of rows that were left out, if any were."""
-    text = f"After leaving out {counted(left_out, 'row')} of sample_weight 0 (row "
-    text += "numbers below count the others): "
-    return prefixed(text if left_out > 0 else "")
-
-
-def some(words: Iterable[str], most: int = 5) -> str:
-    """The first few words, and how many more there are."""
-    words = list(words)
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question after the closest of the known names, if one is close; else ""."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def listed(words: Iterable[str]) -> str:
-    """All the words: a, b and c."""
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def counted(n: int, thing: str) -> str:
-    """A number and what it counts: 1 view, 2 views."""
-    return f"{n} {thing}" + ("" if n == 1 else "s")
-
-
-def with_names(thing: str, words: Iterable[str], most: int = 5) -> str:
-    """A noun and the first few names: view 'a', views 'a', 'b'."""
-    words = list(words)
-    return f"{thing}{'s' * (len(words) > 1)} {some(words, most)}"
 
 
 def _used(names: list[str], users: dict[str, list[str]]) -> Iterator[str]:

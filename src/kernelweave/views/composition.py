@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from kernelweave.views.columns import did_you_mean, plain_columns
+from kernelweave._text import did_you_mean
+from kernelweave.views.columns import plain_columns
 
 
 def kernels_of_views(views: Any, own: list[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.views.columns import counted, some, with_names
+from kernelweave._text import counted, some, with_names
 
 #: Types of single values with one that stands for nothing: NaN or NaT.
 MAY_LACK = (float, np.floating, np.datetime64, np.timedelta64)

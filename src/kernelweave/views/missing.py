@@ -16,16 +16,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave._array import Array, namespace, to_numpy
+from kernelweave._text import counted, prefixed, some, with_names
 from kernelweave.exceptions import KernelWarning
-from kernelweave.views.columns import (
-    View,
-    counted,
-    host_like,
-    observed_rows,
-    prefixed,
-    some,
-    with_names,
-)
+from kernelweave.views.columns import View, host_like, observed_rows
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows

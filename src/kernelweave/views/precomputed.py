@@ -19,17 +19,14 @@ from kernelweave._array import (
     single_or_double,
     to_numpy,
 )
+from kernelweave._text import counted, prefixed, some, with_names
 from kernelweave.views.columns import (
     checked_array,
     column_names,
-    counted,
     floats_of,
     is_dict,
     precomputed_names,
-    prefixed,
     refuse_no_table,
-    some,
-    with_names,
 )
 from kernelweave.views.ids import check_kernel_labels
 

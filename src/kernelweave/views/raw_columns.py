@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelweave._text import listed
 from kernelweave.views.columns import (
     column_names,
     is_table,
     labels_of,
-    listed,
     take_columns,
     to_float,
 )

@@ -8,15 +8,9 @@ from typing import Any
 
 from sklearn.utils import Bunch
 
+from kernelweave._text import counted, did_you_mean, prefixed, some, with_names
 from kernelweave.exceptions import library
-from kernelweave.views.columns import (
-    counted,
-    did_you_mean,
-    is_table,
-    prefixed,
-    some,
-    with_names,
-)
+from kernelweave.views.columns import is_table
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,

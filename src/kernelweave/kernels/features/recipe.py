@@ -24,6 +24,7 @@ from kernelweave._array import (
     row_chunks,
     to_numpy,
 )
+from kernelweave._text import prefixed, some
 from kernelweave.kernels.base import Kernel, guarded
 from kernelweave.kernels.centering import center_in_place, lost_in_centring
 from kernelweave.kernels.checks import check_symmetric, ensure_psd
@@ -45,7 +46,7 @@ from kernelweave.kernels.functions import (
     seen_by,
 )
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
-from kernelweave.views.columns import View, prefixed, some
+from kernelweave.views.columns import View
 from kernelweave.views.encoded import EncodedRows
 from kernelweave.views.raw_columns import Columns
 

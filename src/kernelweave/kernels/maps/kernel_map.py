@@ -35,6 +35,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
+from kernelweave._text import numbered, some, with_names
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
@@ -72,7 +73,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, host_like, numbered, some, with_names
+from kernelweave.views.columns import View, host_like
 from kernelweave.views.digests import digests_of
 from kernelweave.views.missing import ObservedViews, take_rows
 from kernelweave.views.raw_columns import Columns

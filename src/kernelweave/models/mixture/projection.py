@@ -15,11 +15,11 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
+from kernelweave._text import numbered
 from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.models.mixture.experts import ExpertPanel, take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.solvers.mixture import residual_moments
-from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
 
 #: Deviations of a diagonal from 1, and of entries from 0, up to this are rounding.

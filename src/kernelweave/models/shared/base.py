@@ -52,6 +52,7 @@ from kernelweave._sklearn import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from kernelweave._text import counted
 from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import (
     KernelWarning,
@@ -101,13 +102,7 @@ from kernelweave.models.streaming.primal import SummedRows, TrainingRows
 from kernelweave.protocols import Bank, Criterion, RowBank, WeightSet
 from kernelweave.solvers.loop import TraceRow
 from kernelweave.solvers.solve import Certificate
-from kernelweave.views.columns import (
-    counted,
-    in_portions,
-    is_dask,
-    is_precomputed,
-    labels_of,
-)
+from kernelweave.views.columns import in_portions, is_dask, is_precomputed, labels_of
 from kernelweave.views.composition import (
     params_of_views,
     storable,

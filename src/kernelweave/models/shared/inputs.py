@@ -26,6 +26,7 @@ from kernelweave._array import (
     same_home,
     to_numpy,
 )
+from kernelweave._text import counted, did_you_mean, some, with_names
 from kernelweave.fits.design import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.centering import Standard
@@ -52,8 +53,6 @@ from kernelweave.learn.sample import RowMap
 from kernelweave.views.columns import (
     View,
     column_names,
-    counted,
-    did_you_mean,
     host_like,
     is_arrow,
     is_dask,
@@ -62,11 +61,9 @@ from kernelweave.views.columns import (
     parse_views,
     refuse_lacking,
     resolve_columns,
-    some,
     split_views,
     validate_features,
     validate_new,
-    with_names,
     with_own_ids,
 )
 from kernelweave.views.ids import check_row_order, is_gap

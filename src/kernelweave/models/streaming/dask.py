@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernelweave._text import prefixed
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
@@ -20,7 +21,6 @@ from kernelweave.kernels.moments import (
     sum_blocks,
 )
 from kernelweave.models.streaming.intake import NO_ROWS, Intake
-from kernelweave.views.columns import prefixed
 from kernelweave.views.streams import concatenate_rows
 
 if TYPE_CHECKING:  # estimators are built from what is here

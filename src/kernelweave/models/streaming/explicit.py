@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import namespace
+from kernelweave._text import prefixed, renumbered
 from kernelweave.fits.design import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
@@ -31,8 +32,6 @@ from kernelweave.views.columns import (
     in_portions,
     is_dask,
     is_precomputed,
-    prefixed,
-    renumbered,
     validate_features,
 )
 from kernelweave.views.streams import portions_of, sampled, select_rows

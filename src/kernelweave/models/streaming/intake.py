@@ -22,6 +22,7 @@ from kernelweave._array import (
     require_memory,
     to_numpy,
 )
+from kernelweave._text import counted, numbered, with_names
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features.maps import FEWER
 from kernelweave.kernels.features.recipe import FeatureRecipe
@@ -53,13 +54,10 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.views.columns import (
     column_names,
-    counted,
     host_like,
-    numbered,
     parse_views,
     validate_features,
     validate_new,
-    with_names,
 )
 from kernelweave.views.raw_columns import Columns, read_columns
 from kernelweave.views.streams import concatenate_rows, sampled
