@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kernelweave.views import join_tables
     from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Alignment",

@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
@@ -198,3 +199,43 @@ def test_one_fit_is_read_in_few_files():
     # measured, no margin: every further file is one more to read
     assert len([name for name in files if name.startswith("models")]) <= 6
     assert len(files) <= 34
+
+
+def calls_listed(before, after):
+    """Functions and files of a list in CONTRIBUTING.md, between two of its lines."""
+    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    part = text[text.index(before) : text.index(after)]
+    named = re.findall(r"^- `(\w+)` \(`([\w/.]+)`\)", part, re.M)
+    return [(file, name) for name, file in named]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "n_calls"),
+    [
+        ("### One fit", "And `predict(X)`", 13),
+        ("And `predict(X)`", "One estimator per", 5),
+    ],
+)
+def test_the_map_for_contributors_is_the_way_of_the_data(before, after, n_calls):
+    """Each call that the map lists is made, for the first time in this order."""
+    X, y = load_iris(return_X_y=True)
+    model = kernelweave.MultipleKernelFDA(VIEWS, cv=2)
+    run = functions_of(lambda: model.fit(X[::5], y[::5]))
+    if before == "And `predict(X)`":
+        run = functions_of(lambda: model.predict(X[:3]))
+    listed = calls_listed(before, after)
+    assert len(listed) == n_calls
+    places = [run.index(call) for call in listed]
+    assert places == sorted(places)
+
+
+def test_learning_knows_no_estimator():
+    """It gets a sample and options; nor is any call of it hidden in a partial."""
+    for path in (SOURCE / "learn").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                assert not BORROWED & {one.arg for one in node.args.args}, path.name
+            if isinstance(node, ast.ImportFrom):
+                assert not str(node.module).startswith("kernelweave.models"), path.name
+                assert "partial" not in {one.name for one in node.names}, path.name
