@@ -385,7 +385,9 @@ def search_norms(
     minima: dict[float, Minimum] = {}
     last: Minimum | None = None
     for norm in reversed(norms):
-        choice, last = _solved(options, norm, first_alpha, criterion, last, target)
+        choice, last = _solved(
+            options, norm, first_alpha, criterion, last, target, len(norms) == 1
+        )
         minima[norm] = last
         if judged_later:
             fixed_alpha = None if options.alpha == "loo" else float(choice.alpha)
@@ -400,7 +402,7 @@ def search_norms(
         scores = [0.0 if one.score is None else one.score for one in tried]
         best = tried[_best_by_score(scores, [one.error for one in tried])]  # type: ignore[misc]
     candidates = (options.sampled or {}) | compared
-    if options.certified:
+    if options.certified and best.certificate is None:
         assert best.norm is not None
         problem, minimum = criterion(first_alpha), minima[best.norm]
         certificate = _certificate(problem, first_alpha, best.norm, minimum)
@@ -532,9 +534,13 @@ def _solved(
     criterion: Callable[[Any], Fisher],
     last: Minimum | None,
     target: Array | None,
+    alone: bool,
 ) -> tuple[Choice, Minimum]:
-    """The weights at one norm; the criterion's workspace is freed on return."""
-    learned = isinstance(alpha, str)
+    """The weights at one norm; the criterion's workspace is freed on return.
+
+    If no other norm is tried, they are certified while that is there.
+    """
+    learned, first_alpha = isinstance(alpha, str), alpha
     weight_set = weight_set_of_norm(norm, fixed=not learned)
     problem = criterion(alpha)
     start = None
@@ -555,10 +561,14 @@ def _solved(
     fit = None
     if target is not None:
         fit = problem.last_fit(minimum.weights, target, unit)
+    certificate = None
+    if alone and options.certified:
+        certificate = _certificate(problem, first_alpha, norm, minimum)
     choice = Choice(
         weights,
         float(alpha),
         minimum.n_factorizations,
+        certificate,
         norm=norm,
         fit=fit,
         solved=minimum.weights,
