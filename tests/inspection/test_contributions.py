@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -214,3 +215,36 @@ def test_portions_of_sparse_rows():
 def test_refusals(model):
     with pytest.raises(TypeError, match="does not predict"):
         contributions(model.fit(X, y), X)
+
+
+@pytest.mark.parametrize("kind", [KernelFDA, MixtureKDA, ProbabilisticKDA])
+@classes
+def test_given_priors_are_part_of_the_intercept(kind, n_classes):
+    rows = rows_of(n_classes)
+    priors = [[0.9, 0.1], [0.7, 0.2, 0.1]][n_classes - 2]
+    model = kind(VIEWS, cv=None, priors=priors).fit(X[rows], y[rows])
+    assert_adds_up(model, NEW)
+
+
+@classes
+def test_parts_add_up_to_the_log_odds_before_exceptions(n_classes):
+    """Exceptions bound the decision, but change neither its sign nor its order."""
+    rows = rows_of(n_classes)
+    model = KernelFDA(VIEWS, cv=None).fit(X[rows], y[rows])
+    plain = decision(model, NEW)
+    model.gaussians_ = replace(model.gaussians_, exceptions=0.05)
+    bounded, parts = decision(model, NEW), contributions(model, NEW)
+    total = parts.parts.sum(axis=1) + parts.intercept
+    assert_allclose(total, plain, rtol=1e-11)
+    if n_classes == 2:
+        assert_array_equal(np.sign(bounded), np.sign(total))
+        assert_array_equal(np.argsort(bounded), np.argsort(total))
+        assert np.max(np.abs(bounded)) <= np.log(0.975 / 0.025)
+    assert_array_equal(model.predict(NEW), model.classes_[_largest(total)])
+
+
+def _largest(decisions):
+    """The class that wins, from log odds (m,) or scores (m, k)."""
+    if decisions.ndim == 1:
+        return (decisions > 0).astype(int)
+    return decisions.argmax(axis=1)

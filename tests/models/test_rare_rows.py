@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss
@@ -160,3 +162,20 @@ def test_evaluate_names_it_too(model):
     assert "No row of class 'rare' (3 rows) was recognised" in result.summary
     result = evaluate(model, X[rows[3:]], y[rows[3:]], cv=3, baselines=False)
     assert "recognised" not in result.summary
+
+
+@every_classifier
+def test_labels_are_the_most_probable_classes_with_exceptions_and_priors(name):
+    """Priors apply to probabilities that allow for exceptions, and labels follow."""
+    X, y = load_breast_cancer(return_X_y=True)
+    model = clone(CLASSIFIERS[name]).set_params(views=THIRDS, cv=None)
+    model.set_params(priors=[0.02, 0.98]).fit(X[::4], y[::4])
+    model.gaussians_ = replace(model.gaussians_, exceptions=0.1)
+    proba, new = model.predict_proba(X[1::4]), X[1::4]
+    assert_array_equal(model.predict(new), proba.argmax(axis=1))
+    odds = np.log(proba[:, 1] / proba[:, 0])
+    assert_allclose(model.decision_function(new), odds, rtol=1e-9, atol=1e-9)
+    # with the shares of the training rows no odds beyond 19 to 1, shifted by priors
+    shares = np.bincount(y[::4]) / len(y[::4])
+    shift = np.log(0.98 / 0.02) - np.log(shares[1] / shares[0])
+    assert np.all(np.abs(odds - shift) <= np.log(0.95 / 0.05) + 1e-9)
